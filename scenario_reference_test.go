@@ -78,6 +78,8 @@ func (r *reference) sectioned(key string) bool {
 func values(s *jsonschema.Schema) string {
 	for _, one := range slices.Concat([]*jsonschema.Schema{s}, s.AnyOf) {
 		switch {
+		case one.Ref == "#/$defs/changes":
+			return "mapping"
 		case one.Ref != "":
 			return "policy"
 		case len(one.Enum) > 0:

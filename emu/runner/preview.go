@@ -104,6 +104,9 @@ func Predict(ctx context.Context, s *scenario.Scenario, o Options) (*Forecast, e
 
 func preview(ctx context.Context, s *scenario.Scenario, full bool, o Options) (*Forecast, error) {
 	cal := o.Calibration
+	if err := sameFabric(s); full && err != nil {
+		return nil, err
+	}
 	f, err := s.Shape().Build()
 	if err != nil {
 		return nil, err

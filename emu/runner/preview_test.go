@@ -129,3 +129,20 @@ func TestLoadIsWithinWhatLinksCarry(t *testing.T) {
 		}
 	}
 }
+
+// A run has one fabric for all arms: those that set keys are refused, not run without their changes.
+func TestArmsThatSetKeysAreRefused(t *testing.T) {
+	s := loadText(t, `
+name: set
+fabric: {leaves: 1, spines: 0, hosts_per_leaf: 4, host_link: 20Mbps}
+workload: [{kind: trace, path: trace.txt, mb: MB}]
+arms: {fabric.queue: [20ms, 40ms]}
+`, "1 0 1 0 1 1:0.3")
+	want := "run scenario set: its arms set [fabric.queue], and a run has the same values in all arms: write one scenario for each value"
+	if _, err := Predict(t.Context(), s, Options{}); err == nil || err.Error() != want {
+		t.Errorf("plan: %v", err)
+	}
+	if _, err := Simulate(t.Context(), s, Options{}); err == nil || err.Error() != want {
+		t.Errorf("sim: %v", err)
+	}
+}

@@ -135,8 +135,19 @@ func Execute(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, er
 	return execute(ctx, s, o, rundir.Packets, nil)
 }
 
+// sameFabric refuses arms that set keys: a run has one fabric and one configuration for all arms.
+func sameFabric(s *scenario.Scenario) error {
+	if keys := s.SetKeys(); len(keys) > 0 {
+		return fmt.Errorf("run scenario %s: its arms set %v, and a run has the same values in all arms: write one scenario for each value", s.Spec.Name, keys)
+	}
+	return nil
+}
+
 // execute runs a scenario. of is the run whose scaled half it is, or nil.
 func execute(ctx context.Context, s *scenario.Scenario, o Options, backend string, of *runDir) (out *Outcome, err error) {
+	if err := sameFabric(s); err != nil {
+		return nil, err
+	}
 	half, err := scaledHalf(s, o.CheckScale)
 	if err != nil {
 		return nil, err

@@ -19,66 +19,139 @@ import (
 // arms reads a list of arms, or a mapping that stands for all its combinations.
 func (d *decoder) arms(n *yaml.Node, path string) Arms {
 	var arms Arms
-	var nodes []*yaml.Node
 	switch n.Kind {
 	case yaml.SequenceNode:
 		d.list(n, path, field{minItems: 1, maxItems: maxArms}, func(n *yaml.Node, path string) {
 			a := Arm{Policies: map[string]Policy{}}
 			d.mapping(n, path, reflect.ValueOf(&a).Elem())
-			arms, nodes = append(arms, a), append(nodes, n)
+			changes := armChanges{place: n, path: path + ".set"}
+			if set := valueOf(n, "set"); set != nil && !yamltree.IsNull(set) {
+				changes.all = d.changes(set, changes.path, change{})
+			}
+			d.addArm(&arms, a, changes, nil)
 		})
 	case yaml.MappingNode:
-		cross := ArmCross{map[string][]Policy{}}
-		d.mapping(n, path, reflect.ValueOf(&cross).Elem())
-		combinations := 1
-		for _, r := range d.catalog {
-			switch list := cross.Policies[r.Name]; {
-			case len(list) > 0:
-				combinations = min(combinations*len(list), 1<<40) // no overflow, however long the next list
-			case r.Required == catalog.Always:
-				combinations = 0
-			}
-		}
-		if combinations > maxArms {
-			d.fail(n, path, "%d combinations: must be at most %d", combinations, maxArms)
-			break
-		}
-		for i := range combinations {
-			a := Arm{Policies: map[string]Policy{}}
-			for _, r := range slices.Backward(d.catalog) { // the last role varies fastest
-				if list := cross.Policies[r.Name]; len(list) > 0 {
-					a.Policies[r.Name] = list[i%len(list)]
-					i /= len(list)
-				}
-			}
-			arms, nodes = append(arms, a), append(nodes, n)
-		}
+		d.crossed(n, path, &arms)
 	default:
 		d.fail(n, path, "%s: %s", yamltree.Describe(n), d.expectedOf(reflect.TypeFor[Arms](), field{}))
 	}
 	first := map[string]int{}
-	for i := range arms {
-		a := &arms[i]
+	for i, a := range arms {
 		at := path
 		if n.Kind == yaml.SequenceNode {
 			at = fmt.Sprintf("%s[%d]", path, i)
 		}
-		if a.Name == "" {
-			var names []string
-			for _, r := range d.catalog {
-				if name := a.Policies[r.Name].Name; name != "" || r.Required == catalog.Always {
-					names = append(names, name)
-				}
-			}
-			a.Name = strings.Join(names, "+")
-		}
 		if j, ok := first[a.Name]; ok && a.Name != "" && !d.bad[at] && !d.bad[yamltree.Join(at, "name")] {
-			d.fail(nodes[i], at, "name %q is the name of arm %d: write arms as a list and give each a unique name", clip(a.Name), j)
+			d.fail(d.armChanges[i].place, at,
+				"name %q is the name of arm %d: write arms as a list and give each a unique name", clip(a.Name), j)
 		} else {
 			first[a.Name] = i
 		}
 	}
 	return arms
+}
+
+// addArm appends an arm with its changes. The default of its name consists of its policies and the labels of
+// its changes or, if it has none of both, of the policies that every arm has.
+func (d *decoder) addArm(arms *Arms, a Arm, changes armChanges, labels []string) {
+	d.overlapping(changes.all, changes.path)
+	a.Set = values(changes.all)
+	var names []string
+	for _, r := range d.catalog {
+		if name := a.Policies[r.Name].Name; name != "" {
+			names = append(names, name)
+		}
+	}
+	if labels == nil {
+		for _, c := range changes.all {
+			labels = append(labels, c.label(0))
+		}
+	}
+	names = append(names, labels...)
+	for _, r := range d.catalog {
+		if _, stated := a.Policies[r.Name]; !stated && r.Required == catalog.Always && r.Default != "" {
+			a.Policies[r.Name] = Policy{Name: r.Default}
+			if len(names) == 0 {
+				names = []string{r.Default}
+			}
+		}
+	}
+	if a.Name == "" {
+		a.Name = strings.Join(names, "+")
+		if why := keyOf[Arm]("name").unfit(a.Name); why != "" && len(changes.all) > 0 {
+			d.fail(changes.place, parent(changes.path+"."), "name %q: %s: write arms as a list and name each", clip(a.Name), why)
+		}
+	}
+	*arms, d.armChanges = append(*arms, a), append(d.armChanges, changes)
+}
+
+// crossed reads a mapping of policies and of values of keys of the scenario. In the order of arms, policies vary in
+// the order of the catalog, then keys in the order of the file, the last fastest.
+func (d *decoder) crossed(n *yaml.Node, path string, arms *Arms) {
+	if len(n.Content) == 0 {
+		d.fail(n, path, "empty: %s", d.expectedOf(reflect.TypeFor[Arms](), field{}))
+		return
+	}
+	cross := ArmCross{map[string][]Policy{}}
+	roles := &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
+	type option struct {
+		changes []change
+		label   string
+	}
+	var keys [][]option
+	for k, v := range yamltree.Pairs(n) {
+		first, _, _ := strings.Cut(k.Value, ".")
+		if slices.Contains(d.catalog.Roles(), k.Value) || !known(reflect.TypeFor[Spec](), first) {
+			roles.Content = append(roles.Content, k, v)
+			continue
+		}
+		at := yamltree.Join(path, k.Value)
+		var options []option
+		before := len(d.all)
+		d.list(v, at, field{minItems: 1}, func(v *yaml.Node, _ string) {
+			if len(d.all) > before {
+				return // the key has the error, not each value
+			}
+			c := change{}.below(k, v)
+			options = append(options, option{d.change(c, at), c.label(len(options))})
+		})
+		if len(options) > 0 {
+			keys = append(keys, options)
+		}
+	}
+	d.mapping(roles, path, reflect.ValueOf(&cross).Elem())
+	combinations := 1
+	times := func(n int) {
+		if n > 0 {
+			combinations = min(combinations*n, 1<<40) // no overflow, however long the next list
+		}
+	}
+	for _, r := range d.catalog {
+		times(len(cross.Policies[r.Name]))
+	}
+	for _, options := range keys {
+		times(len(options))
+	}
+	if combinations > maxArms {
+		d.fail(n, path, "%d combinations: must be at most %d", combinations, maxArms)
+		return
+	}
+	for i := range combinations {
+		a, changes := Arm{Policies: map[string]Policy{}}, armChanges{place: n, path: path}
+		labels := make([]string, len(keys))
+		for j, options := range slices.Backward(keys) {
+			o := options[i%len(options)]
+			i /= len(options)
+			labels[j], changes.all = o.label, slices.Concat(o.changes, changes.all)
+		}
+		for _, r := range slices.Backward(d.catalog) {
+			if list := cross.Policies[r.Name]; len(list) > 0 {
+				a.Policies[r.Name] = list[i%len(list)]
+				i /= len(list)
+			}
+		}
+		d.addArm(arms, a, changes, labels)
+	}
 }
 
 const maxArms = 100

@@ -188,7 +188,7 @@ s.yaml:33:59: arms.placement[1].beta: placement policy sinbad: unknown parameter
 	{"empty list of arms", "arms:\n  coflow: [fair, sebf]\n  placement:\n    - hdfs\n    - {name: sinbad, threshold: 1MB, tolerance: 10}\n", "arms: []\n", nil,
 		`s.yaml:29:7: arms: empty: expected at least one element`},
 	{"list of arms", "arms:\n  coflow: [fair, sebf]\n  placement:\n    - hdfs\n    - {name: sinbad, threshold: 1MB, tolerance: 10}\n", "arms:\n  - {coflow: fair, placement: hdfs}\n  - {name: b c, coflow: fair, placement: hdfs}\n  - {name: fair+hdfs, coflow: sebf, placement: hdfs}\n  - {coflow: fair}\n  - {placement: 5}\n", nil,
-		`s.yaml:31:12: arms[1].name: "b c": must match ^[A-Za-z0-9][A-Za-z0-9._+-]*$
+		`s.yaml:31:12: arms[1].name: "b c": must match ^[A-Za-z0-9][A-Za-z0-9._+=-]*$
 s.yaml:32:5: arms[2]: name "fair+hdfs" is the name of arm 1: write arms as a list and give each a unique name
 s.yaml:33:5: arms[3].placement: missing: the workload writes blocks: add a placement policy such as hdfs
 s.yaml:34:5: arms[4].coflow: missing: expected the name of a policy, or a mapping with its name and parameters

@@ -63,7 +63,7 @@ func (c *checker) check() {
 }
 
 // required checks that a workload that writes blocks or has jobs of tasks has disks, and every arm the
-// policies that the workload requires and none that it cannot use.
+// policies that the workload requires, which have defaults, and none that it cannot use.
 func (c *checker) required(writes, tasks bool) {
 	is := map[string]bool{catalog.WritesBlocks: writes, catalog.RunsTasks: tasks}
 	if c.spec.Disk == nil && c.sound("disk") {
@@ -84,6 +84,8 @@ func (c *checker) required(writes, tasks bool) {
 				continue
 			}
 			switch named := arm.Policies[r.Name].Name != ""; {
+			case !named && is[r.Required] && r.Default != "":
+				arm.Policies[r.Name] = Policy{Name: r.Default}
 			case !named && is[r.Required]:
 				c.failAt(path, "missing: %s: add a %s policy such as %s", r.Required, r.Name, r.Examples[0])
 			case named && r.Required == catalog.RunsTasks && !tasks:

@@ -25,6 +25,14 @@ type decoder struct {
 	catalog catalog.Catalog
 	// policies are the valid policies of arms, in order of the file.
 	policies []namedPolicy
+	// armChanges are the changes of each arm.
+	armChanges []armChanges
+	// report records an error of an arm's scenario, or is nil.
+	report func(n *yaml.Node, path, text string)
+}
+
+func newDecoder(file string, c catalog.Catalog) *decoder {
+	return &decoder{problems: problems{file: file}, at: map[string]*yaml.Node{}, bad: map[string]bool{}, catalog: c}
 }
 
 // namedPolicy is a policy of a role at a path of the file.
@@ -36,7 +44,21 @@ type namedPolicy struct {
 // fail records an error at a node.
 func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) {
 	d.bad[path] = true
-	d.all = append(d.all, Problem{d.file, max(1, n.Line), max(1, n.Column), path, fmt.Sprintf(format, args...)})
+	text := fmt.Sprintf(format, args...)
+	if d.report != nil {
+		d.report(n, path, text)
+		return
+	}
+	d.all = append(d.all, Problem{d.file, max(1, n.Line), max(1, n.Column), path, text})
+}
+
+// failOnce records an error that several arms can have, unless it is recorded already.
+func (d *decoder) failOnce(n *yaml.Node, path, text string) {
+	before := len(d.all)
+	d.fail(n, path, "%s", text)
+	if slices.Contains(d.all[:before], d.all[before]) {
+		d.all = d.all[:before]
+	}
 }
 
 // failAt records an error at the nearest node of a path.
@@ -215,7 +237,7 @@ func (d *decoder) byDefault(f field, v reflect.Value) {
 	switch {
 	case f.initial != nil:
 		n := &yaml.Node{Kind: yaml.ScalarNode, Value: *f.initial}
-		check := decoder{bad: map[string]bool{}, at: map[string]*yaml.Node{}}
+		check := newDecoder("", nil)
 		check.value(n, "default", f, v)
 		if len(check.all) > 0 {
 			panic(check.all[0]) // a default of this package is out of its own bounds
@@ -252,6 +274,8 @@ func (d *decoder) set(n *yaml.Node, path string, f field, v reflect.Value) {
 	case *Arms:
 		*p = d.arms(n, path)
 		return
+	case *map[string]any:
+		return // read with the arm
 	case *map[string]Policy:
 		(*p)[f.key] = d.policy(n, path, f.key)
 		return

@@ -82,11 +82,12 @@ func (s *Scenario) values() (map[string]*Value, error) {
 			v.Text = fmt.Sprintf("%s (SHA-256 %.12s)", path.Base(t.file.Name), t.sum)
 		}
 	}
-	return out, leaves(s.source, func(key string, n *yaml.Node) {
-		if v := out[key]; v != nil {
+	for key, v := range out {
+		if n := s.decoded.at[key]; n != nil {
 			v.Line, v.Col = n.Line, n.Column
 		}
-	})
+	}
+	return out, nil
 }
 
 // leaves calls f for each scalar of a YAML document, and each empty list or mapping.

@@ -90,7 +90,7 @@ func fieldsOf(t reflect.Type, roles ...catalog.Role) []field {
 			continue
 		}
 		for _, r := range roles {
-			f.key, f.role, f.required = r.Name, &r, r.Required == catalog.Always
+			f.key, f.role, f.required = r.Name, &r, r.Required == catalog.Always && r.Default == ""
 			fields = append(fields, f)
 		}
 	}
@@ -181,6 +181,8 @@ func (d *decoder) expectedOf(t reflect.Type, f field) string {
 		return "expected the name of a policy, or a mapping with its name and parameters"
 	case reflect.TypeFor[map[string][]Policy]():
 		return "expected a list"
+	case reflect.TypeFor[map[string]any]():
+		return "expected a mapping of keys of the scenario to values, such as {fabric: {queue: 5ms}}"
 	}
 	if len(f.enum) > 0 {
 		return "expected " + strings.Join(f.enum, " or ")

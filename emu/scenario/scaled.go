@@ -27,6 +27,13 @@ func (s *Scenario) Scaled(by workloads.Factor) (*Scenario, error) {
 	if by.Num <= 0 || by.Den <= 0 || by.Num <= by.Den {
 		return nil, fmt.Errorf("scale scenario %s by %v: the factor must be above 1, such as 2", s.Spec.Name, by)
 	}
+	if s.base != nil {
+		base, err := s.base.Scaled(by)
+		if err != nil {
+			return nil, err
+		}
+		return base.OfArm(s.index), nil
+	}
 	fail := func(err error) (*Scenario, error) {
 		var invalid *Errors
 		if errors.As(err, &invalid) { // their lines are those of a generated text
@@ -54,6 +61,20 @@ func (s *Scenario) Scaled(by workloads.Factor) (*Scenario, error) {
 	})
 	copied.Spec.Scale.Size = c.factor("scale", copied.Spec.Scale.Size)
 	for i, arm := range copied.Spec.Arms {
+		if changed := copied.changedArms[i]; changed != nil {
+			scaled := *changed
+			scaled.Spec.Workload = nil // shared with copied, and above
+			eachQuantity("", reflect.ValueOf(&scaled.Spec).Elem(), func(path string, _ field, v reflect.Value) {
+				v.SetInt(c.divide(fmt.Sprintf("arms[%d].set.%s", i, path), v.Int()))
+			})
+			tree, err := scaled.tree()
+			if err == nil {
+				copied.Spec.Arms[i].Set, err = scaledSet(arm.Set, tree)
+			}
+			if err != nil {
+				return fail(err)
+			}
+		}
 		for _, role := range sortedKeys(arm.Policies) {
 			p := arm.Policies[role]
 			if p.Params, err = s.catalog.Scaled(role, p.Name, p.Params, by); err != nil {

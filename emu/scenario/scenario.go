@@ -55,6 +55,11 @@ type Scenario struct {
 	traces  []loadedTrace // by index of Spec.Workload; empty for items without a file
 	rate    workloads.Factor
 	decoded *decoder // of the file, for places of keys
+	// changedArms are the scenarios of the arms that set keys; nil for others.
+	changedArms []*Scenario
+	// base is the scenario without the changes of an arm, which has the index; nil if s is that.
+	base  *Scenario
+	index int
 }
 
 // loadedTrace is the trace or the workload file of an item of the workload.
@@ -170,7 +175,7 @@ func Parse(name string, data []byte, o Options) (*Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read scenario: %s: %w", name, err)
 	}
-	d := &decoder{problems: problems{file: name}, at: map[string]*yaml.Node{}, bad: map[string]bool{}, catalog: o.Catalog}
+	d := newDecoder(name, o.Catalog)
 	root := d.parse(data)
 	if root == nil {
 		return nil, d.err()
@@ -202,6 +207,12 @@ func Parse(name string, data []byte, o Options) (*Scenario, error) {
 	}
 	if len(d.all) == 0 {
 		c.workload(s)
+	}
+	s.changedArms = make([]*Scenario, len(s.Spec.Arms))
+	for i, changes := range d.armChanges {
+		if len(changes.all) > 0 {
+			s.changedArms[i] = s.changed(root, i)
+		}
 	}
 	if err := d.err(); err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 
 	"testbed/policies/catalog"
 	"testbed/topo/units"
+	"testbed/topo/yamltree"
 	"testbed/workloads"
 )
 
@@ -41,11 +42,39 @@ func Schema(c catalog.Catalog) ([]byte, error) {
 			return nil, fmt.Errorf("scenario schema: %w", err)
 		}
 	}
+	changes := changesSchema(s, "", "#")
+	changes.PatternProperties = map[string]*jsonschema.Schema{keysToSet("+"): {Description: "Key with dots."}}
+	s.Definitions[changesDefinition] = changes
 	out, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("scenario schema: %w", err)
 	}
 	return append(out, '\n'), nil
+}
+
+// changesDefinition is the name of the schema of Arm.Set.
+const changesDefinition = "changes"
+
+// changesSchema returns the schema of changes of the mapping at a key, whose schema is s and at a place: its keys that
+// an arm can set, none of them required, with their values or null.
+func changesSchema(s *jsonschema.Schema, above, place string) *jsonschema.Schema {
+	out := &jsonschema.Schema{Type: "object", Properties: jsonschema.NewProperties(), AdditionalProperties: jsonschema.FalseSchema}
+	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
+		key, at := yamltree.Join(above, p.Key), place+"/properties/"+p.Key
+		value := &jsonschema.Schema{Ref: at}
+		if p.Value.Properties != nil {
+			value = changesSchema(p.Value, key, at)
+		}
+		why, partly := fixed(key)
+		if why == "" {
+			value = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{value, {Type: "null"}}}
+		}
+		if why == "" || partly {
+			value.Description = p.Value.Description
+			out.Properties.Set(p.Key, value)
+		}
+	}
+	return out
 }
 
 func policyDefinition(role string) string { return role + "_policy" }
@@ -242,10 +271,14 @@ func (d describer) value(t reflect.Type, f field) *jsonschema.Schema {
 			Description: "Default of the variable; no value if it must be set.",
 			OneOf:       []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, {Type: "null"}},
 		}}
+	case reflect.TypeFor[map[string]any]():
+		return &jsonschema.Schema{Ref: "#/$defs/" + changesDefinition}
 	case reflect.TypeFor[Arms]():
 		one := uint64(1)
+		cross := d.mapping(reflect.TypeFor[ArmCross]())
+		cross.PatternProperties = map[string]*jsonschema.Schema{keysToSet("*"): {Type: "array", MinItems: &one, Description: "Lists the values of a key of the scenario."}}
 		return &jsonschema.Schema{OneOf: []*jsonschema.Schema{
-			{Type: "array", Items: d.mapping(reflect.TypeFor[Arm]()), MinItems: &one}, d.mapping(reflect.TypeFor[ArmCross]()),
+			{Type: "array", Items: d.mapping(reflect.TypeFor[Arm]()), MinItems: &one}, cross,
 		}}
 	}
 	if f.role != nil {
@@ -297,6 +330,17 @@ func (d describer) value(t reflect.Type, f field) *jsonschema.Schema {
 	return &jsonschema.Schema{Default: whole.Default, AnyOf: []*jsonschema.Schema{s, variable()}}
 }
 
+// keysToSet returns the pattern of the keys of the scenario that arms can set, with a number of dots: "*" or "+".
+func keysToSet(dots string) string {
+	var first []string
+	for _, f := range fieldsOf(reflect.TypeFor[Spec]()) {
+		if why, partly := fixed(f.key); why == "" || partly {
+			first = append(first, f.key)
+		}
+	}
+	return fmt.Sprintf(`^(%s)(\.[a-z_]+)%s$`, strings.Join(first, "|"), dots)
+}
+
 // role returns the schema of a role's policy in an arm, or of the policies to combine.
 func (d describer) role(r *catalog.Role, all bool, f field) *jsonschema.Schema {
 	s := &jsonschema.Schema{Ref: "#/$defs/" + policyDefinition(r.Name)}
@@ -307,7 +351,12 @@ func (d describer) role(r *catalog.Role, all bool, f field) *jsonschema.Schema {
 			text += " In the order of arms they vary slowest."
 		}
 	}
-	if !f.required && r.Required != "" {
+	switch {
+	case r.Required == catalog.Always && r.Default != "":
+		text += fmt.Sprintf(" Default: %s.", r.Default)
+	case r.Default != "":
+		text += fmt.Sprintf(" Default if %s: %s.", r.Required, r.Default)
+	case !f.required && r.Required != "":
 		text += fmt.Sprintf(" Required if %s.", r.Required)
 	}
 	s.Description = text

@@ -59,7 +59,7 @@ type Spec struct {
 	Tasks *Tasks `yaml:"tasks,omitempty"`
 	// Faults are the faults that occur during each run, at times on its clock.
 	Faults []Fault `yaml:"faults,omitempty"`
-	// Arms are the combinations of policies to compare under the same workload.
+	// Arms are the variants to compare under the same workload: policies, and changes of other keys.
 	Arms Arms `yaml:"arms" jsonschema:"required"`
 	// Repeat is the number of repeats of each arm, each with a random seed of its own.
 	Repeat int `yaml:"repeat" jsonschema:"default=1,minimum=1,maximum=1000"`
@@ -368,16 +368,22 @@ type Scale struct {
 // maxSpan is the largest allowed end of a Span.
 const maxSpan = 62_500
 
-// Arm is one combination of policies.
+// Arm is one variant to compare: a combination of policies, and changes of the scenario.
 type Arm struct {
 	// Name is the name of the arm, in reports and run directories (default: the names of its
-	// policies, joined by +).
-	Name string `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._+-]*$,maxLength=64"`
-	// Policies are the policies by role; a role for which the arm names no policy is missing.
+	// policies and the values that it sets, joined by +, such as sebf+oversubscription=5to1).
+	Name string `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._+=-]*$,maxLength=64"`
+	// Set is the changes of the scenario in this arm: keys with their values, merged into the file as
+	// RFC 7396 describes. null removes a key, and a list replaces the whole list. Keys that would change
+	// the workload or the hosts cannot be set.
+	Set map[string]any `yaml:"set,omitempty"`
+	// Policies are the policies by role. A role that the workload requires and that the arm does not name
+	// has the default policy of the role.
 	Policies map[string]Policy `yaml:",inline"`
 }
 
-// ArmCross is the set of all combinations of the listed policies.
+// ArmCross is the set of all combinations of the listed policies and of the listed values of keys of
+// the scenario, written with dots, such as fabric.oversubscription.
 type ArmCross struct {
 	// Policies are the lists of policies by role. In the order of arms those of the first role
 	// vary slowest.

@@ -270,6 +270,15 @@ func (s *Scenario) taskLimits() jobs.Limits {
 // and those of the blocks that tasks read from 0, apart from those of the blocks in Workload. The
 // notes describe the jobs and the load of the slots.
 func (s *Scenario) TaskJobs(f *topo.Fabric, repeat int) ([]jobs.Job, Notes, error) {
+	all, notes, err := s.taskList(f, repeat)
+	if err != nil {
+		return nil, nil, err
+	}
+	return all, append(append(notes, s.taskRatios(f, all)...), s.stragglerNote()...), nil
+}
+
+// taskList returns the jobs of TaskJobs, with notes on each item.
+func (s *Scenario) taskList(f *topo.Fabric, repeat int) ([]jobs.Job, Notes, error) {
 	var all []jobs.Job
 	var notes Notes
 	above := workloads.BlockID(0)
@@ -278,7 +287,7 @@ func (s *Scenario) TaskJobs(f *topo.Fabric, repeat int) ([]jobs.Job, Notes, erro
 		if item.Tasks == nil {
 			continue
 		}
-		list, err := s.taskJobs(i, repeat)
+		list, err := s.Base().taskJobs(i, repeat)
 		if err != nil {
 			return nil, nil, fmt.Errorf("workload[%d]: %w", i, err)
 		}
@@ -306,7 +315,7 @@ func (s *Scenario) TaskJobs(f *topo.Fabric, repeat int) ([]jobs.Job, Notes, erro
 		all = append(all, list...)
 	}
 	jobs.Order(all)
-	return all, append(append(notes, s.taskRatios(f, all)...), s.stragglerNote()...), nil
+	return all, notes, nil
 }
 
 // block is an input block of a file that jobs share.
@@ -494,7 +503,7 @@ func (c *checker) taskWork(s *Scenario, f *topo.Fabric, stored float64) (written
 	if last == "" {
 		return 0
 	}
-	list, _, err := s.TaskJobs(f, 0)
+	list, _, err := s.taskList(f, 0)
 	if err != nil {
 		path, text, _ := strings.Cut(err.Error(), ": ")
 		c.failAt(path, "%s", strings.ReplaceAll(text, "\n", "; "))

@@ -352,7 +352,6 @@ func badTasks() []badTask {
 		{file, "  - {kind: writers, count: 2, blocks: 1, block: 4MB, packet: 16KB}\n", "", ""},
 		{file, "disk: {write: 6.9MB/s, size: 2GB}\n", "disk: {write: 6.9MB/s, size: 2GB}\nlimits: {tasks: 6}\n", `1 invalid lines: expected a job file of at most 6 tasks (limits.tasks)
 jobs.yaml:11:5: jobs[1].stages[1].tasks: more than 6 tasks up to here: the limit of a workload`},
-		{file, ", tasks: [fifo, {name: fair}]", "", `s.yaml:8:7: arms.tasks: missing: the workload has jobs of tasks: add a tasks policy such as fifo`},
 		{file, "fifo,", "fiof,", `unknown tasks policy "fiof" (did you mean "fifo"?`},
 		{tasksScenario, tasksScenario, withItem("{kind: trace, path: small.txt, mb: MB}"), `s.yaml:7:8: tasks: no effect: the workload has no jobs of tasks: remove it, or add an item of kind tasks
 s.yaml:8:50: arms.tasks: no effect: a tasks policy requires a workload with jobs of tasks: remove it, or add an item of kind tasks`},
@@ -403,8 +402,17 @@ arms: {coflow: [fair], tasks: [fifo]}
 	if name := s.ArmList()[0].Name; name != "fair+fifo" {
 		t.Errorf("arm %q", name)
 	}
-	if _, err := parseTasks(t, strings.Replace(text, "keep_map: 0", "keep_map: 0.5", 1)); err == nil || !strings.Contains(err.Error(), "arms.placement: missing: the workload writes blocks") {
-		t.Errorf("maps that write: %v", err)
+	// Maps that write need one, and arms without policies have those that the workload requires.
+	text = strings.NewReplacer("{coflow: [fair], tasks: [fifo]}", "[{name: default}]\ntasks: {output: {window: 1}}", "keep_map: 0", "keep_map: 0.5").Replace(text)
+	writes, err := parseTasks(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]Policy{"coflow": {Name: "fair"}, "placement": {Name: "hdfs"}, "tasks": {Name: "fifo"}}, writes.ArmList()[0].Policies); d != "" {
+		t.Errorf("policies by default (-want +got):\n%s", d)
+	}
+	if _, ok := s.ArmList()[0].Policies["placement"]; ok {
+		t.Error("a placement policy of jobs that write nothing")
 	}
 	if _, err := parseTasks(t, strings.Replace(text, "disk: {write: 6.9MB/s}\n", "", 1)); err == nil || !strings.Contains(err.Error(), "disk: missing: the workload has jobs of tasks, which read blocks") {
 		t.Errorf("no disk: %v", err)

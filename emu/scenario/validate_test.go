@@ -73,6 +73,35 @@ func refused(t *testing.T, s *jsonschema.Schema, text []byte) []string {
 	return places
 }
 
+// The schema knows the keys that arms can set.
+func TestSchemaOfArms(t *testing.T) {
+	s := compiled(t, catalog.All())
+	data, err := os.ReadFile("testdata/good.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, _ := strings.Cut(string(data), "arms:\n")
+	_, after, _ := strings.Cut(rest, "repeat:")
+	for arms, want := range map[string]string{
+		"[{name: a}, {set: {fabric: {queue: 5ms, red: null}, tasks: {map_slots: 3}, disk: {write: 1MB/s}}}, {set: {fabric.queue: 5ms}}]": "",
+		`{coflow: [fair], fabric.oversubscription: ["1:1", "5:1"], setup: [serial], fabric.red: [null, {min: 3KB, max: 9KB}]}`:           "",
+		"[{set: {fabric: {quue: 5ms}}}]":                 "/arms/0/set/fabric",
+		"[{set: {fabric: {leaves: 5}}}]":                 "/arms/0/set/fabric",
+		"[{set: {fabric: {queue: 5}}}]":                  "/arms/0/set/fabric/queue",
+		"[{set: {fabric: null}}]":                        "/arms/0/set/fabric",
+		"[{set: {seed: 5}}]":                             "/arms/0/set",
+		"[{set: {seed.a: 5}}]":                           "/arms/0/set",
+		"{coflow: [fair], seed: [1, 2]}":                 "/arms",
+		"{fabric.oversubscription: 5:1}":                 "/arms/fabric.oversubscription",
+		"[{set: {disk: {write: 1MB/s, throttle: ram}}}]": "/arms/0/set/disk/throttle",
+	} {
+		places := refused(t, s, []byte(before+"arms: "+arms+"\nrepeat:"+after))
+		if want == "" && places != nil || want != "" && !slices.Contains(places, want) {
+			t.Errorf("%s: the schema refuses %q, want %q", arms, places, want)
+		}
+	}
+}
+
 func TestSchemaAcceptsShippedScenarios(t *testing.T) {
 	s := compiled(t, catalog.All())
 	files := []string{"testdata/good.yaml", "testdata/unlike.yaml", "testdata/switch.yaml", "testdata/resolved.golden", "testdata/source.golden"}

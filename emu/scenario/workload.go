@@ -19,6 +19,19 @@ type Notes []string
 // Shape, without jobs of tasks (TaskJobs). It is the same for every arm. The notes describe the replayed parts of traces
 // and the resulting ratios of the cluster.
 func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Notes, error) {
+	base, on, err := s.on(f)
+	if err != nil {
+		return workloads.Workload{}, nil, err
+	}
+	w, notes, err := base.workload(on, repeat)
+	if err != nil {
+		return w, nil, err
+	}
+	return w, append(notes, s.ratios(f, w)...), nil
+}
+
+// workload returns the workload of one repeat on the fabric of s, which is that of no arm.
+func (s *Scenario) workload(f *topo.Fabric, repeat int) (workloads.Workload, Notes, error) {
 	var w workloads.Workload
 	var notes Notes
 	seed := s.RepeatSeed(repeat)
@@ -58,8 +71,7 @@ func (s *Scenario) Workload(f *topo.Fabric, repeat int) (workloads.Workload, Not
 	if err != nil {
 		return w, nil, err
 	}
-	notes = append(notes, said...)
-	return w, append(notes, s.ratios(f, w)...), nil
+	return w, append(notes, said...), nil
 }
 
 func (s *Scenario) replay(i int, f *topo.Fabric) ([]workloads.Coflow, workloads.ReplayReport, error) {
@@ -148,6 +160,10 @@ func (c *checker) workload(s *Scenario) {
 		c.failAt("fabric", "%v", err)
 		return
 	}
+	base, on, err := s.on(f)
+	if err != nil {
+		return // reported without the arm
+	}
 	flows, blocks := 0, 0
 	stored := 0.0 // bytes
 	writes, tasks := false, slices.ContainsFunc(c.spec.Workload, func(i Item) bool { return i.Tasks != nil })
@@ -168,7 +184,7 @@ func (c *checker) workload(s *Scenario) {
 			continue // below
 		}
 		if item.Trace == nil {
-			w, _, err := s.drawn(i, f, s.RepeatSeed(0))
+			w, _, err := base.drawn(i, on, s.RepeatSeed(0))
 			switch {
 			case errors.Is(err, workloads.ErrTooManyFlows):
 				c.failAt(path, "%v: reduce the item, or raise limits.flows", err)
@@ -206,7 +222,7 @@ func (c *checker) workload(s *Scenario) {
 			c.failAt(path+".first", "%d: must be at most %d, the number of coflows of the trace", item.Trace.First, n)
 			continue
 		}
-		_, report, err := s.replay(i, f)
+		_, report, err := base.replay(i, on)
 		if errors.Is(err, workloads.ErrTooManyFlows) {
 			c.failAt(path, "%v: replay fewer coflows with first, or raise limits.flows", err)
 			continue

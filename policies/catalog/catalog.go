@@ -28,6 +28,7 @@ type Role struct {
 	Name     string
 	Doc      string   // one line
 	Required string   // Always, WritesBlocks, RunsTasks, or "" for never
+	Default  string   // policy of an arm that names none where Required holds; "" if it must name one
 	Examples []string // names of policies, for messages
 	Policies []Entry  // in any order
 }

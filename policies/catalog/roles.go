@@ -16,11 +16,11 @@ const (
 // All returns every role with its policies.
 func All() Catalog {
 	return Catalog{
-		{Name: RoleCoflow, Doc: "policy that shares the network among coflows", Required: Always,
+		{Name: RoleCoflow, Doc: "policy that shares the network among coflows", Required: Always, Default: "fair",
 			Examples: []string{"fair", "sebf"}, Policies: slices.Concat(orderings(), samplings())},
-		{Name: RolePlacement, Doc: "policy that chooses the hosts of replicas", Required: WritesBlocks,
+		{Name: RolePlacement, Doc: "policy that chooses the hosts of replicas", Required: WritesBlocks, Default: "hdfs",
 			Examples: []string{"hdfs", "sinbad"}, Policies: placements()},
-		{Name: RoleTask, Doc: "policy that gives slots to tasks of jobs", Required: RunsTasks,
+		{Name: RoleTask, Doc: "policy that gives slots to tasks of jobs", Required: RunsTasks, Default: "fifo",
 			Examples: []string{"fifo", "fair"}, Policies: schedulers()},
 	}
 }
