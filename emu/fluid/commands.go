@@ -220,7 +220,6 @@ func (b *Backend) startChain(c engine.StartChain) error {
 }
 
 func (b *Backend) add(list *[]*fluid, f *fluid) {
-	f.since = b.clock
 	*list = slices.Insert(*list, placeOf(*list, f.id), f)
 }
 
@@ -265,12 +264,14 @@ func (b *Backend) limit(f *fluid, ceiling units.Rate) {
 		f.in = &f.own
 	}
 	c := f.in
-	f.place = len(c.members)
+	f.member, f.counted = len(c.members), f.left
 	c.members = append(c.members, f)
 	if c.fluids++; c.listed < 0 {
 		c.listed = len(b.classes)
 		b.classes = append(b.classes, c)
 		b.shares.list(c)
+	} else if c.clock != nil {
+		c.clock.start(f, b.clock)
 	}
 	b.changed, b.stale = append(b.changed, c), true
 }
@@ -280,14 +281,14 @@ func (b *Backend) leave(f *fluid) {
 	if c == nil {
 		return
 	}
+	b.stop(f)
 	f.in, b.stale = nil, true
-	b.moved = append(b.moved, f)
 	for _, u := range c.uses {
 		b.freed = append(b.freed, u.resource)
 	}
 	end := len(c.members) - 1
-	c.members[f.place] = c.members[end]
-	c.members[f.place].place = f.place
+	c.members[f.member] = c.members[end]
+	c.members[f.member].member = f.member
 	c.members[end] = nil
 	c.members = c.members[:end]
 	if c.fluids--; c.fluids == 0 {
@@ -295,7 +296,7 @@ func (b *Backend) leave(f *fluid) {
 		b.classes[c.listed] = last
 		last.listed = c.listed
 		b.classes = b.classes[:len(b.classes)-1]
-		c.listed = -1
+		c.listed, c.clock = -1, nil
 		b.shares.unlist(c)
 		return
 	}

@@ -23,7 +23,7 @@ type crossTraffic struct {
 	flows  int // started
 	cmds   []engine.Command
 	shares int // computations of rates
-	// Of all computations: the classes whose rates and the resources whose loads were computed.
+	// Of all computations: the classes that rose alone and the resources whose levels were computed.
 	classes, resources int
 }
 
@@ -71,7 +71,7 @@ func (x *crossTraffic) step() {
 		x.t.Fatal(err)
 	}
 	x.shares++
-	x.classes, x.resources = x.classes+len(x.b.shares.part), x.resources+len(x.b.shares.touched)
+	x.classes, x.resources = x.classes+len(x.b.shares.moved), x.resources+len(x.b.shares.limited)
 	for _, ev := range evs {
 		if _, ends := ev.(engine.TransferFinished); ends {
 			x.start()
@@ -79,16 +79,16 @@ func (x *crossTraffic) step() {
 	}
 }
 
-// The work of an event among busy uplinks stays near the number of rates that change: most classes
-// that share a bottleneck, directly or through others, with the flow that ends.
+// The work of an event among busy uplinks stays near the number of levels that change: those of most
+// bottlenecks, which share classes, directly or through others, with that of the flow that ends. 42 and 135 rates change.
 func TestWorkOfEvent(t *testing.T) {
 	longtest.Computes(t) // and allocates more under the race detector
 	const events = 1000
 	for _, tt := range []struct {
 		racks, classes, resources, allocs int
 	}{
-		{racks: 5, classes: 43, resources: 75, allocs: 16},
-		{racks: 15, classes: 137, resources: 231, allocs: 17},
+		{racks: 5, classes: 5, resources: 7, allocs: 18},
+		{racks: 15, classes: 5, resources: 22, allocs: 18},
 	} {
 		x := newCrossTraffic(t, tt.racks)
 		x.step() // of all flows
@@ -96,7 +96,7 @@ func TestWorkOfEvent(t *testing.T) {
 		allocs := int(testing.AllocsPerRun(events, x.step))
 		classes, resources := x.classes/x.shares, x.resources/x.shares
 		if classes > tt.classes || resources > tt.resources || allocs > tt.allocs {
-			t.Errorf("%d racks: rates of %d classes, loads of %d resources, %d allocations; want at most %d, %d, %d",
+			t.Errorf("%d racks: %d classes, levels of %d resources, %d allocations; want at most %d, %d, %d",
 				tt.racks, classes, resources, allocs, tt.classes, tt.resources, tt.allocs)
 		}
 	}

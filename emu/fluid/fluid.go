@@ -66,10 +66,9 @@ type Config struct {
 	// link, by LinkID, has carried since the start, headers included. It must not keep
 	// the slice. It always receives all links, even if reports are lost.
 	Carried func(now time.Duration, bytes []float64)
-	// Sent, if not nil, is called at the end of every interval in which a link carried
-	// payload at a constant rate, in bit/s. The intervals of a link are in order of
-	// time. Settle ends the open intervals at the current time.
-	Sent func(l topo.LinkID, rate float64, from, to time.Duration)
+	// Sent, if not nil, is called like Carried for every whole second, and by Settle for the current time. It
+	// is no event at which progress is reported.
+	Sent func(now time.Duration, bytes []float64)
 	// Faults are applied at their times: see faults.go.
 	Faults fault.Timeline
 	// Detect is the time of silence after which a host counts as lost. Silence is the
@@ -84,8 +83,7 @@ type Config struct {
 	IgnoresProgress bool
 	// Resolution, if positive, delays what ends to a multiple of it, or to the next other event if
 	// that is earlier, and reports to a multiple of it. Ends that are close then share a computation of
-	// rates, which simulates large shuffles several times faster. In the meantime resources idle; Sent
-	// counts them as in use, all other counts are exact.
+	// rates, which simulates large shuffles several times faster. In the meantime resources idle.
 	Resolution time.Duration
 	// Stored are blocks that hosts store at the start. They can be read like blocks that were
 	// written; the disk use that hosts report excludes them.
@@ -124,15 +122,13 @@ type Backend struct {
 	stale    bool
 	changed  []*class // classes whose fluids or capacities changed
 	freed    []int32  // resources used by fluids that left a class
-	moved    []*fluid // fluids that left a class
 	shares   sharing
 	finishes finishes
 
-	load     []float64        // bit/s, by resource
-	carried  []float64        // bits of payload, by LinkID, up to since
-	wire     []float64        // bits on the wire for each bit of payload, by LinkID
-	since    []simtime.Moment // by LinkID
-	hostEnds int              // links with a smaller ID are links of hosts
+	carried  []float64     // bits of payload, by LinkID, of fluids that have left their classes
+	wire     []float64     // bits on the wire for each bit of payload, by LinkID
+	nextSent time.Duration // of Config.Sent
+	hostEnds int           // links with a smaller ID are links of hosts
 
 	faults  faults
 	reports reports
@@ -148,16 +144,14 @@ type replica struct {
 	host  topo.HostID
 }
 
-// fluid is an unfinished transfer or block write. Its remaining bits are stored as of the
-// last change of its rate and computed from there, so that frequent reads lose no
-// precision.
+// fluid is an unfinished transfer or block write.
 type fluid struct {
-	left     float64        // bits, at since
-	since    simtime.Moment // when rate was set
-	rate     float64        // bit/s
-	turn     float64        // bits; 0 if consumes does not change
-	queued   int            // index in finishes plus 1; 0 if it does not finish
-	id       int            // workloads.FlowID or workloads.BlockID
+	left     float64 // bits that are left when its clock reads 0; without a clock, now
+	clock    *clock  // its progress; nil while it has no rate
+	place    int     // index in clock.fluids
+	turn     float64 // bits; 0 if consumes does not change
+	counted  float64 // bits that were left when it joined its class
+	id       int     // workloads.FlowID or workloads.BlockID
 	src, dst topo.HostID
 	size     units.Bytes
 	ceiling  units.Rate
@@ -165,7 +159,7 @@ type fluid struct {
 	slow     units.Rate // value of consumes once only turn is left
 	most     units.Rate // rate of its source or sink; 0 for no limit
 	in       *class     // nil while paused
-	place    int        // index in in.members
+	member   int        // index in in.members
 	path     *class     // class of fluids on the same resources without a ceiling
 	own      class      // its class while it has a ceiling; no other fluid is in it
 	progress units.Bytes
@@ -177,8 +171,8 @@ type fluid struct {
 	local bool   // of a flow: a read of the host's own disk
 	pipe  *pipe  // of a block
 
-	// Of an attempt of a task that computes or spills. While it computes, left is in ns and rate is
-	// the speed of its processor, and size is the time that it computes on an unloaded slot, in ns.
+	// Of an attempt of a task that computes or spills. While it computes, left is in ns and the rate of its clock
+	// in ns/s, and size is the time that it computes on an unloaded slot, in ns.
 	attempt jobs.AttemptID
 	spill   bool
 }
@@ -269,8 +263,7 @@ func New(f *topo.Fabric, cfg Config) *Backend {
 	b.reports.init(b)
 	b.tasks.init(b)
 	b.invalid = b.store(cfg.Stored)
-	links := len(f.Links())
-	b.load, b.carried, b.since = make([]float64, len(b.capacity)), make([]float64, links), make([]simtime.Moment, links)
+	b.carried = make([]float64, len(f.Links()))
 	b.shares.init(b.capacity)
 	return b
 }
@@ -305,7 +298,8 @@ const (
 
 // nearlyDone reports whether a flow ends within lastMoment at its current rate.
 func (b *Backend) nearlyDone(f *fluid) bool {
-	return f.in != nil && f.rate > 0 && f.leftAfter(b.clock.Since(f.since)) <= min(bitsIn(f.rate, lastMoment), lastPart*8*float64(f.size))
+	rate := f.rate()
+	return rate > 0 && f.leftAt(b.clock) <= min(bitsIn(rate, lastMoment), lastPart*8*float64(f.size))
 }
 
 // Await advances the clock to the next completion, heartbeat or wake, whichever is first,
@@ -338,6 +332,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	b.reports.holdUntil(limit)
 	b.onlyReport = b.reports.due() < limit
 	b.advance(wake)
+	b.reportSent()
 	if still && b.clock.Until(wake) <= 0 {
 		b.vain++
 	}
@@ -362,12 +357,23 @@ const (
 	imprecision = 1e-13
 )
 
-// leftAfter returns the bits that are left ns nanoseconds after the rate was set.
-func (f *fluid) leftAfter(ns float64) float64 {
-	if math.IsInf(f.rate, 1) {
+// rate returns the rate of a fluid in bit/s.
+func (f *fluid) rate() float64 {
+	if f.clock == nil {
 		return 0
 	}
-	return f.left - float64(bitsIn(f.rate, ns))
+	return f.clock.rate
+}
+
+// leftAt returns the bits that are left at a time. Since the last computation of rates, no rate has changed.
+func (f *fluid) leftAt(now simtime.Moment) float64 {
+	switch {
+	case f.clock == nil:
+		return f.left
+	case math.IsInf(f.clock.rate, 1):
+		return 0
+	}
+	return f.left - f.clock.at(now)
 }
 
 // advance moves the clock to the next event. A completion in the half nanosecond before
@@ -462,7 +468,7 @@ func (b *Backend) happened() []engine.Event {
 	}
 	var done []*fluid
 	for _, f := range lookAt {
-		n := f.receivedAfter(b.clock.Since(f.since))
+		n := f.received(b.clock)
 		if f.done && f.delay > 0 {
 			n = f.size - 1 // the last byte is in flight
 		}
@@ -473,7 +479,7 @@ func (b *Backend) happened() []engine.Event {
 		if f.done {
 			done = append(done, f)
 			delete(b.byFlow, workloads.FlowID(f.id))
-			b.end(f)
+			b.leave(f)
 			if f.delay > 0 {
 				b.send(f, false)
 			} else {
@@ -482,9 +488,9 @@ func (b *Backend) happened() []engine.Event {
 		}
 	}
 	for _, f := range chains {
-		if f.receivedAfter(b.clock.Since(f.since)); f.done {
+		if f.received(b.clock); f.done {
 			remove(&b.chains, f)
-			b.end(f)
+			b.leave(f)
 			b.reports.end(f)
 			for i, h := range f.pipe.targets {
 				b.where[replica{workloads.BlockID(f.id), h}] = f.pipe.disks[i]
@@ -537,7 +543,7 @@ func (b *Backend) happened() []engine.Event {
 	evs = append(evs, b.faults.runDue()...)
 	evs = append(evs, b.reports.arrived()...)
 	if b.clock.Until(b.nextRead) <= 0 {
-		b.reportCarried()
+		b.cfg.Carried(b.nextRead, b.bytes(b.clock))
 		b.nextRead += b.cfg.Heartbeat
 	}
 	return b.reports.arising(evs)
@@ -545,29 +551,9 @@ func (b *Backend) happened() []engine.Event {
 
 // slowDown makes a task consume a flow at its slow rate from the current time on.
 func (b *Backend) slowDown(f *fluid) {
-	b.idled(f, f.turn)
-	f.left, f.since = f.turn, b.clock
-	// Without a rate, the next computation of rates sets when the flow finishes, even if its rate does not change.
-	f.consumes, f.turn, f.rate = f.slow, 0, 0
-	b.finishes.drop(f)
-	b.limit(f, f.ceiling)
-}
-
-// end takes a fluid that is done out of its class.
-func (b *Backend) end(f *fluid) {
-	b.idled(f, 0)
 	b.leave(f)
-}
-
-// idled takes back what the links of a fluid would have carried since it had left bits left.
-func (b *Backend) idled(f *fluid, left float64) {
-	if over := left - f.leftAfter(b.clock.Since(f.since)); b.cfg.Resolution > 0 && over > 0 {
-		for _, u := range f.in.uses {
-			if int(u.resource) < len(b.carried) {
-				b.carried[u.resource] -= float64(float64(u.times) * over)
-			}
-		}
-	}
+	f.left, f.consumes, f.turn = f.turn, f.slow, 0
+	b.limit(f, f.ceiling)
 }
 
 // finishing returns the flows and pipelines that may finish at the current time, by ID, and the
@@ -589,12 +575,12 @@ func (b *Backend) finishing() (flows, chains, spills []*fluid) {
 	return flows, chains, spills
 }
 
-// receivedAfter returns the whole bytes that have arrived ns nanoseconds after the rate was
-// set. It sets done when all have arrived; the last byte counts only then.
-func (f *fluid) receivedAfter(ns float64) units.Bytes {
-	left := f.leftAfter(ns)
+// received returns the whole bytes that have arrived. It sets done when all have arrived; the
+// last byte counts only then.
+func (f *fluid) received(now simtime.Moment) units.Bytes {
+	left, rate := f.leftAt(now), f.rate()
 	// The tolerances apply only to a moving fluid: a paused one is not done.
-	if f.rate > 0 && left <= max(bitsIn(f.rate, together), imprecision*8*float64(f.size)) || left <= 0 {
+	if rate > 0 && left <= max(bitsIn(rate, together), imprecision*8*float64(f.size)) || left <= 0 {
 		f.done = true
 		return f.size
 	}
@@ -603,13 +589,28 @@ func (f *fluid) receivedAfter(ns float64) units.Bytes {
 	return min(n, f.size-1)
 }
 
-// reportCarried calls Config.Carried.
-func (b *Backend) reportCarried() {
+// bytes returns the bytes that each link has carried up to a time (bits).
+func (b *Backend) bytes(at simtime.Moment) []float64 {
 	bytes := make([]float64, len(b.carried))
 	for l := range bytes {
-		bytes[l] = b.bits(topo.LinkID(l)) / 8
+		bytes[l] = b.bits(topo.LinkID(l), at) / 8
 	}
-	b.cfg.Carried(b.nextRead, bytes)
+	return bytes
+}
+
+// reportSent calls Config.Sent for the whole seconds up to the current time.
+func (b *Backend) reportSent() {
+	for b.cfg.Sent != nil && b.clock.Until(b.nextSent) <= 0 {
+		b.cfg.Sent(b.nextSent, b.bytes(simtime.Moment{Whole: b.nextSent}))
+		b.nextSent += time.Second
+	}
+}
+
+// Settle calls Config.Sent for the current time, so that its calls cover everything sent so far.
+func (b *Backend) Settle() {
+	if b.cfg.Sent != nil {
+		b.cfg.Sent(b.clock.Round(), b.bytes(b.clock))
+	}
 }
 
 // stuck returns the error that explains why Await would not return.
@@ -631,7 +632,7 @@ func (b *Backend) stuck() error {
 			break
 		}
 		names = append(names, fmt.Sprintf("flow %d (%s to %s, %v of %v left, ceiling %v)", f.id, b.fabric.HostName(f.src), b.fabric.HostName(f.dst),
-			f.size-f.receivedAfter(b.clock.Since(f.since)), f.size, f.ceiling))
+			f.size-f.received(b.clock), f.size, f.ceiling))
 	}
 	return fmt.Errorf("fluid backend: at %v: deadlock: nothing moves and nothing is due: %s: the coflow policy must let at least one of them send", b.reported, strings.Join(names, ", "))
 }

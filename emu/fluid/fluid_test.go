@@ -284,33 +284,29 @@ func TestPayloadCapacity(t *testing.T) {
 	}
 }
 
-// Config.Sent reports the intervals of each link in order and covers all bytes carried;
-// Settle reports the intervals that are open at the end.
+// Config.Sent reports what each link has carried up to every whole second, between events too, and up to Settle.
 func TestSent(t *testing.T) {
 	f := racks(t, 2, 2, 1)
-	bytes := make([]float64, len(f.Links()))
-	last := make([]time.Duration, len(f.Links()))
-	b := fluid.New(f, fluid.Config{Sent: func(l topo.LinkID, rate float64, from, to time.Duration) {
-		if from < last[l] || to <= from || rate <= 0 || rate > float64(f.Link(l).Rate) {
-			t.Errorf("link %d: %v bit/s from %v to %v, after %v", l, rate, from, to, last[l])
+	var at []time.Duration
+	var up []float64 // of host 0
+	b := fluid.New(f, fluid.Config{Sent: func(now time.Duration, bytes []float64) {
+		at, up = append(at, now), append(up, math.Round(bytes[f.HostUp(0)]))
+		if x, y := bytes[f.HostUp(0)], bytes[f.HostDown(1)]; x != y {
+			t.Errorf("at %v: host 0 has sent %v bytes, and host 1 has received %v", now, x, y)
 		}
-		bytes[l] += rate / 8 * (to - from).Seconds()
-		last[l] = to
 	}})
-	do(t, b, start(1, 0, 1, mb, inf), start(2, 0, 1, mb/2, inf), block(1, 2, mb, 2, 3))
-	for range 2 {
+	second := units.Bytes(f.Link(f.HostUp(0)).Rate / 8)
+	do(t, b, start(1, 0, 1, 2*second, inf), start(2, 0, 1, second/2, inf), block(1, 2, mb, 2, 3))
+	for range 3 {
 		if _, _, err := b.Await(t.Context(), engine.NextNever); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.Settle()
-	want := make([]float64, len(f.Links()))
-	want[f.HostUp(0)], want[f.HostDown(1)] = 1.5*float64(mb), 1.5*float64(mb)
-	want[f.HostUp(2)], want[f.HostDown(3)] = float64(mb), float64(mb)
-	for l := range want {
-		if math.Abs(bytes[l]-want[l]) > 1 {
-			t.Errorf("%s carried %v bytes, want %v", f.LinkName(topo.LinkID(l)), bytes[l], want[l])
-		}
+	whole := float64(second)
+	wantAt, want := []time.Duration{0, time.Second, 2 * time.Second, 2500 * ms}, []float64{0, whole, 2 * whole, 2.5 * whole}
+	if !slices.Equal(at, wantAt) || !slices.Equal(up, want) {
+		t.Errorf("host 0 has sent %v bytes at %v, want %v at %v", up, at, want, wantAt)
 	}
 }
 

@@ -39,35 +39,36 @@ func checkRates(t interface{ Fatalf(string, ...any) }, b *Backend) {
 	load := make([]float64, len(b.capacity))
 	for i, want := range slowMaxMin(fluids, b.capacity) {
 		cl := b.classes[of[i]]
-		if math.Abs(cl.rate-want) > tolerance*want {
-			t.Fatalf("class %d of %d, using %v: rate %v, want %v", of[i], len(b.classes), cl.uses, cl.rate, want)
+		if rate := b.shares.rateOf(cl); math.Abs(rate-want) > tolerance*want {
+			t.Fatalf("class %d of %d, using %v: rate %v, want %v", of[i], len(b.classes), cl.uses, rate, want)
 		}
 		for r, times := range fluids[i].times {
 			load[r] += times * want
 		}
 	}
 	for r, l := range load {
-		if math.Abs(b.load[r]-l) > tolerance*b.capacity[r] {
-			t.Fatalf("resource %d carries %v, stored load %v", r, l, b.load[r])
+		if x := &b.shares.resources[r]; x.watched && math.Abs(b.shares.Load[r]-l) > tolerance*b.capacity[r] {
+			t.Fatalf("resource %d carries %v, stored load %v", r, l, b.shares.Load[r])
 		}
 	}
 	for _, list := range [][]*fluid{b.flows, b.chains, slices.Collect(maps.Values(b.tasks.spilling))} {
 		for _, f := range list {
 			want := 0.0
 			if f.in != nil {
-				want = f.in.rate
+				want = b.shares.rateOf(f.in)
 			}
-			if f.rate != want || f.queued == 0 != (want == 0) || f.queued > 0 && b.finishes[f.queued-1].fluid != f {
-				t.Fatalf("fluid %d: rate %v, queued at %d, rate of its class %v", f.id, f.rate, f.queued, want)
+			rate := f.rate()
+			if rate != want || f.clock != nil && (f.clock.fluids[f.place] != f || f.clock.queued == 0 != (want == 0)) {
+				t.Fatalf("fluid %d: rate %v, at %d of its clock, rate of its class %v", f.id, rate, f.place, want)
 			}
-			if left, onset := f.leftAfter(b.clock.Since(f.since)), 8*float64(f.size-f.size/3); f.slow > 0 && (f.turn > 0 && left < onset-1 || f.turn == 0 && left > onset+1) {
+			if left, onset := f.leftAt(b.clock), 8*float64(f.size-f.size/3); f.slow > 0 && (f.turn > 0 && left < onset-1 || f.turn == 0 && left > onset+1) {
 				t.Fatalf("fluid %d: %v bits of %v left, slows down when %v are: %v", f.id, left, f.size, onset, f.turn == 0)
 			}
-			if most := float64(f.most); f.most > 0 && f.rate > most {
-				t.Fatalf("fluid %d: rate %v above %v, at which it is served or written", f.id, f.rate, most)
+			if most := float64(f.most); f.most > 0 && rate > most {
+				t.Fatalf("fluid %d: rate %v above %v, at which it is served or written", f.id, rate, most)
 			}
-			if most := float64(f.consumes) * b.faults.share[f.dst]; f.consumes > 0 && f.rate > most || f.rate > float64(f.ceiling) && f.ceiling != policies.NoLimit {
-				t.Fatalf("fluid %d: rate %v above %v, at which its task consumes, or its ceiling %v", f.id, f.rate, most, f.ceiling)
+			if most := float64(f.consumes) * b.faults.share[f.dst]; f.consumes > 0 && rate > most || rate > float64(f.ceiling) && f.ceiling != policies.NoLimit {
+				t.Fatalf("fluid %d: rate %v above %v, at which its task consumes, or its ceiling %v", f.id, rate, most, f.ceiling)
 			}
 		}
 	}

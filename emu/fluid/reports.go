@@ -284,7 +284,7 @@ func (x *reports) loads(evs []engine.Event) []engine.Event {
 	x.fresh = false
 	rates := make([]units.Rate, len(x.b.fabric.Links()))
 	for l := range rates {
-		rates[l] = units.Rate(math.Round(x.b.load[l]))
+		rates[l] = units.Rate(math.Round(x.b.shares.loadOf(int32(l))))
 	}
 	if slices.Equal(rates, x.reported) {
 		return evs

@@ -3,43 +3,49 @@ package fluid
 import (
 	"math"
 
+	"testbed/emu/simtime"
 	"testbed/topo"
 	"testbed/topo/units"
 )
 
 // share computes the rates from the current time on.
 func (b *Backend) share() {
-	b.shares.update(b.changed, b.freed)
-	for _, c := range b.shares.part {
-		for _, f := range c.members {
-			b.setRate(f, c.rate)
+	s := &b.shares
+	s.update(b.changed, b.freed)
+	for _, c := range s.moved {
+		if c.clock != nil && c.clock != s.clockOf(c) {
+			for _, f := range c.members {
+				c.clock.stop(f, b.clock)
+			}
+			b.finishes.put(c.clock)
+			c.clock = nil
 		}
 	}
-	for _, f := range b.moved {
-		if f.in == nil {
-			b.setRate(f, 0)
+	for _, r := range s.limited {
+		if k := &s.resources[r].clock; len(s.resources[r].limits) > 0 {
+			k.set(b.clock, s.resources[r].level)
 		}
 	}
-	for _, r := range b.shares.touched {
-		b.setLoad(r, b.shares.Load[r])
+	for _, c := range s.moved {
+		k := s.clockOf(c)
+		if k == &c.own {
+			k.set(b.clock, c.ceiling)
+		}
+		if k != c.clock {
+			c.clock = k
+			for _, f := range c.members {
+				k.start(f, b.clock)
+			}
+		}
+		if k == &c.own {
+			b.finishes.put(k)
+		}
 	}
-	clear(b.moved) // release fluids that have ended
-	b.changed, b.freed, b.moved = b.changed[:0], b.freed[:0], b.moved[:0]
+	for _, r := range s.limited {
+		b.finishes.put(&s.resources[r].clock)
+	}
+	b.changed, b.freed = b.changed[:0], b.freed[:0]
 	b.stale = false
-}
-
-// setRate sets a fluid's rate from the current time on.
-func (b *Backend) setRate(f *fluid, rate float64) {
-	if f.rate == rate {
-		return
-	}
-	f.left = max(f.leftAfter(b.clock.Since(f.since)), 0)
-	f.since, f.rate = b.clock, rate
-	if ns := max(f.left-f.turn, 0) * 1e9 / rate; rate > 0 && ns <= horizon {
-		b.finishes.put(f, b.clock.Plus(ns))
-	} else {
-		b.finishes.drop(f)
-	}
 }
 
 // setCapacity changes the capacity of a resource. The next computation of rates applies it.
@@ -51,44 +57,40 @@ func (b *Backend) setCapacity(r int32, capacity float64) {
 	}
 }
 
-// setLoad sets the load of a resource from the current time on.
-func (b *Backend) setLoad(r int32, load float64) {
-	if b.load[r] == load {
-		return
+// stop ends the progress of a fluid until it is in a class again, and counts the bits that its links have
+// carried for it.
+func (b *Backend) stop(f *fluid) {
+	if k := f.clock; k != nil {
+		k.stop(f, b.clock)
+		if len(k.fluids) == 0 {
+			b.finishes.drop(k)
+		}
 	}
-	b.settle(r)
-	b.load[r] = load
+	for _, u := range f.in.uses {
+		if int(u.resource) < len(b.carried) {
+			b.carried[u.resource] += float64(float64(u.times) * f.uncounted(f.left))
+		}
+	}
 }
 
-// settle updates the bits that a link has carried up to the current time. Other resources
-// are not counted.
-func (b *Backend) settle(r int32) {
-	if int(r) >= len(b.carried) {
-		return
-	}
-	if from := b.since[r]; b.cfg.Sent != nil && b.load[r] > 0 && b.clock != from {
-		b.cfg.Sent(topo.LinkID(r), b.load[r], from.Round(), b.clock.Round())
-	}
-	b.carried[r] += bitsIn(b.load[r], b.clock.Since(b.since[r]))
-	b.since[r] = b.clock
-}
-
-// Settle ends the open intervals of Config.Sent at the current time, so that its calls
-// cover everything sent so far.
-func (b *Backend) Settle() {
-	for r := range b.carried {
-		b.settle(int32(r))
-	}
-}
+// uncounted returns the bits of a fluid that its links have carried since it is in its class, if some are left.
+// A fluid that ends late has not sent more than it had.
+func (f *fluid) uncounted(left float64) float64 { return f.counted - max(left, f.turn) }
 
 // count returns the bytes that have crossed a link so far.
 func (b *Backend) count(l topo.LinkID) units.Bytes {
-	return units.Bytes(math.Round(b.bits(l) / 8))
+	return units.Bytes(math.Round(b.bits(l, b.clock) / 8))
 }
 
-// bits returns the bits that a link has carried so far, headers included.
-func (b *Backend) bits(l topo.LinkID) float64 {
-	return b.wire[l] * (b.carried[l] + float64(bitsIn(b.load[l], b.clock.Since(b.since[l]))))
+// bits returns the bits that a link has carried up to a time, headers included. Since then, no rate has changed.
+func (b *Backend) bits(l topo.LinkID, at simtime.Moment) float64 {
+	bits := b.carried[l]
+	for _, x := range b.shares.resources[l].on {
+		for _, f := range x.class.members {
+			bits += float64(float64(x.class.uses[x.use].times) * f.uncounted(f.leftAt(at)))
+		}
+	}
+	return b.wire[l] * bits
 }
 
 // bitsIn returns the bits that a rate in bit/s carries in ns nanoseconds.

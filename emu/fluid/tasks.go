@@ -48,7 +48,7 @@ func (x *tasks) compute(c engine.Compute) error {
 	case x.b.faults.crashed[c.Host]:
 		return nil
 	}
-	f := &fluid{src: c.Host, attempt: c.Attempt, size: units.Bytes(c.Time), left: float64(c.Time), since: x.b.clock}
+	f := &fluid{src: c.Host, attempt: c.Attempt, size: units.Bytes(c.Time), left: float64(c.Time)}
 	x.computing[c.Attempt] = f
 	x.setSpeed(f)
 	return nil
@@ -68,7 +68,7 @@ func (x *tasks) progress(evs []engine.Event, on map[topo.HostID]bool) []engine.E
 	slices.SortFunc(ev.Attempts, jobs.AttemptID.Compare)
 	for _, a := range ev.Attempts {
 		f := x.computing[a]
-		left := max(f.left-float64(f.rate*x.b.clock.Since(f.since)), 0)
+		left := max(f.leftAt(x.b.clock), 0)
 		ev.Done = append(ev.Done, min(max(1-left/max(1, float64(f.size)), 0), 1))
 	}
 	return append(evs, ev)
@@ -76,15 +76,12 @@ func (x *tasks) progress(evs []engine.Event, on map[topo.HostID]bool) []engine.E
 
 // setSpeed makes an attempt compute at the speed of its host from the current time on.
 func (x *tasks) setSpeed(f *fluid) {
-	now, speed := x.b.clock, x.b.faults.share[f.src]
-	f.left = max(f.left-float64(f.rate*now.Since(f.since)), 0)
-	f.since, f.rate = now, speed
-	ns := f.left / speed
-	if ns > horizon {
-		x.timers.drop(f)
-		return
+	k := &f.own.own
+	k.set(x.b.clock, float64(1e9*x.b.faults.share[f.src]))
+	if f.clock == nil {
+		k.start(f, x.b.clock)
 	}
-	x.timers.put(f, now.Plus(ns))
+	x.timers.put(k)
 }
 
 func (x *tasks) spill(c engine.SpillOutput) error {
@@ -102,7 +99,7 @@ func (x *tasks) spill(c engine.SpillOutput) error {
 	if b.cfg.DiskRate > 0 && c.Size > 0 {
 		disk = b.disk(c.Host, b.nextDisk(c.Host))
 	}
-	f := &fluid{spill: true, attempt: c.Attempt, src: c.Host, dst: c.Host, size: c.Size, left: 8 * float64(c.Size), since: b.clock, path: b.readClass(c.Host, c.Host, 0, disk), most: c.Rate}
+	f := &fluid{spill: true, attempt: c.Attempt, src: c.Host, dst: c.Host, size: c.Size, left: 8 * float64(c.Size), path: b.readClass(c.Host, c.Host, 0, disk), most: c.Rate}
 	f.own = class{uses: f.path.uses, listed: -1}
 	x.spilling[c.Attempt] = f
 	b.limit(f, policies.NoLimit)
@@ -118,7 +115,7 @@ func (x *tasks) stop(a jobs.AttemptID) {
 // abandon ends the work of an attempt that is not done.
 func (x *tasks) abandon(a jobs.AttemptID) {
 	if f := x.computing[a]; f != nil {
-		x.timers.drop(f)
+		x.timers.drop(f.clock)
 		delete(x.computing, a)
 	}
 	if f := x.spilling[a]; f != nil {
@@ -167,8 +164,8 @@ func (x *tasks) slow(h topo.HostID) {
 func (x *tasks) ended(spills []*fluid) (evs []engine.Event) {
 	var computed []jobs.AttemptID
 	for len(x.timers) > 0 && x.timers[0].Since(x.b.clock) <= together {
-		f := x.timers[0].fluid
-		x.timers.drop(f)
+		f := x.timers[0].clock.fluids[0]
+		x.timers.drop(f.clock)
 		delete(x.computing, f.attempt)
 		computed = append(computed, f.attempt)
 	}
@@ -178,7 +175,7 @@ func (x *tasks) ended(spills []*fluid) (evs []engine.Event) {
 	}
 	slices.SortFunc(spills, func(f, g *fluid) int { return f.attempt.Compare(g.attempt) })
 	for _, f := range spills {
-		if f.receivedAfter(x.b.clock.Since(f.since)); !f.done {
+		if f.received(x.b.clock); !f.done {
 			continue
 		}
 		x.b.leave(f)

@@ -197,52 +197,42 @@ func preview(ctx context.Context, s *scenario.Scenario, full bool, o Options) (*
 // carried counts the full-size packets that the links of a fabric carry on the fluid model in each
 // second.
 type carried struct {
-	payload float64   // bytes of a full-size packet
-	second  []int     // second of packets, by LinkID
-	packets []float64 // packets in that second, by LinkID
-	total   []float64 // packets up to that second, by LinkID
-	all     []float64 // packets of all links, by second
-	links   []int     // number of links in use, by second
+	packet []float64 // packets of a byte, by LinkID
+	total  []float64 // packets so far, by LinkID
+	all    []float64 // packets of all links, by second
+	links  []int     // number of links in use, by second
 }
 
 func newCarried(f *topo.Fabric) *carried {
-	links := f.Links()
-	return &carried{payload: float64(f.Shape().MTU - plan.TCPHeaders), second: make([]int, len(links)), packets: make([]float64, len(links)), total: make([]float64, len(links))}
+	c := &carried{total: make([]float64, len(f.Links()))}
+	mtu := f.Shape().MTU
+	for _, l := range f.Links() {
+		share := float64(plan.Payload(l.Rate, mtu)) / float64(l.Rate)
+		c.packet = append(c.packet, share/float64(mtu-plan.TCPHeaders))
+	}
+	return c
 }
 
-// sent adds a span of time, as fluid.Config.Sent reports it.
-func (c *carried) sent(l topo.LinkID, rate float64, from, to time.Duration) {
-	for at := from; at < to; {
-		next := min((at/time.Second+1)*time.Second, to)
-		if s := int(at / time.Second); s != c.second[l] {
-			c.flush(int(l))
-			c.second[l] = s
+// sent adds what links have carried in the newest second, as fluid.Config.Sent reports it.
+func (c *carried) sent(now time.Duration, bytes []float64) {
+	const nothing = 1e-6 // packets: rounding
+	all, links := 0.0, 0
+	for l, n := range bytes {
+		if p := n*c.packet[l] - c.total[l]; p > nothing {
+			all, links = all+p, links+1
+			c.total[l] += p
 		}
-		c.packets[l] += rate / 8 / c.payload * (next - at).Seconds()
-		at = next
 	}
-}
-
-// flush adds the packets of a link in its latest second to the total.
-func (c *carried) flush(l int) {
-	if c.packets[l] == 0 {
-		return
-	}
-	if more := c.second[l] + 1 - len(c.all); more > 0 {
+	if second := int((now - 1) / time.Second); links > 0 {
+		more := second + 1 - len(c.all)
 		c.all, c.links = append(c.all, make([]float64, more)...), append(c.links, make([]int, more)...)
+		c.all[second], c.links[second] = c.all[second]+all, c.links[second]+links
 	}
-	c.total[l] += c.packets[l]
-	c.all[c.second[l]] += c.packets[l]
-	c.links[c.second[l]]++
-	c.packets[l] = 0
 }
 
 // load returns the load until end, with a processor time of cost per packet.
 func (c *carried) load(end, cost time.Duration) Load {
 	l := Load{Duration: end}
-	for id := range c.packets {
-		c.flush(id)
-	}
 	for i, p := range c.all {
 		l.Packets += p
 		if p > l.PeakPackets {
