@@ -313,7 +313,7 @@ func TestInterruptSavesWhatEnded(t *testing.T) {
 	}
 	for name, text := range map[string]string{"report.md": string(md), "what it prints": out.String()} {
 		text = strings.Join(strings.Fields(text), " ") // lines are broken to fit a terminal
-		if !strings.Contains(text, "PARTIAL: the run was cut short") || !strings.Contains(text, "Completed: fair+hdfs/0. Interrupted: sebf+hdfs/0. Not started: none.") {
+		if !strings.Contains(text, "PARTIAL: the run does not have all of its trials") || !strings.Contains(text, "Completed: fair+hdfs/0. Interrupted: sebf+hdfs/0. Not started: none.") {
 			t.Errorf("%s does not say what was cut:\n%s", name, text)
 		}
 	}

@@ -75,7 +75,7 @@ func TestFlagsAreConsistent(t *testing.T) {
 
 // verbs begin the short texts of commands. A new command may add one.
 var verbs = []string{"Build", "Check", "Compare", "Compute", "Convert", "Derive", "Describe", "Draw", "Emulate", "Export", "Filter", "Generate", "Inject", "List",
-	"Measure", "Open", "Print", "Recompute", "Remove", "Run", "Scale", "Show", "Simulate", "Write"}
+	"Measure", "Merge", "Open", "Print", "Recompute", "Remove", "Run", "Scale", "Show", "Simulate", "Write"}
 
 // Every command has a short text that is an imperative, and a long text or an example.
 func TestCommandsAreDescribed(t *testing.T) {

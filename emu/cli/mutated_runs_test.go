@@ -55,7 +55,7 @@ func newMutant(t *testing.T, from string, plain bool) *mutant {
 		t.Fatal(err)
 	}
 	if manifest.Files = nil; plain {
-		if err := manifest.Seal(m.dir); err != nil {
+		if err := manifest.Seal(m.dir, ""); err != nil {
 			t.Fatal(err)
 		}
 		if err := manifest.Save(m.dir); err != nil {

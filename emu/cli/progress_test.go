@@ -28,7 +28,7 @@ func plainDisplay(w *bytes.Buffer, every time.Duration) (*display, func(time.Dur
 func TestProgressLines(t *testing.T) {
 	var b bytes.Buffer
 	d, pass := plainDisplay(&b, 5*time.Second)
-	p := runner.Progress{Arm: 1, Arms: 2, Repeat: 1, Repeats: 1, Name: "fair", Phase: runner.PhaseBuild, Expected: 20 * time.Second,
+	p := runner.Progress{Trial: 1, Trials: 2, Arm: 1, Arms: 2, Repeat: 1, Repeats: 1, Name: "fair", Phase: runner.PhaseBuild, Expected: 20 * time.Second,
 		Coflows: runner.Count{All: 22}, Blocks: runner.Count{All: 4}}
 	d.update(p)
 	p.Phase = runner.PhaseRun
@@ -86,7 +86,7 @@ func TestProgressIsQuiet(t *testing.T) {
 	d, pass := plainDisplay(&b, time.Second)
 	d.quiet = true
 	for range 10 {
-		d.update(runner.Progress{Arm: 1, Arms: 1, Repeat: 1, Repeats: 1, Phase: runner.PhaseRun})
+		d.update(runner.Progress{Trial: 1, Trials: 1, Arm: 1, Arms: 1, Repeat: 1, Repeats: 1, Phase: runner.PhaseRun})
 		d.show(state{stage: "x"})
 		pass(time.Minute)
 	}
@@ -101,7 +101,7 @@ func TestProgressShare(t *testing.T) {
 	last := -1.0
 	for repeat := 1; repeat <= 2; repeat++ {
 		for arm := 1; arm <= 3; arm++ {
-			p := runner.Progress{Arm: arm, Arms: 3, Repeat: repeat, Repeats: 2, Expected: 10 * time.Second, Coflows: runner.Count{All: 4}}
+			p := runner.Progress{Trial: 3*(repeat-1) + arm, Trials: 6, Arm: arm, Arms: 3, Repeat: repeat, Repeats: 2, Expected: 10 * time.Second, Coflows: runner.Count{All: 4}}
 			step := func(phase string) {
 				t.Helper()
 				p.Phase = phase
@@ -158,7 +158,7 @@ func TestProgressBar(t *testing.T) {
 		var out safe
 		refresh := make(chan any)
 		d := &display{w: &out, live: true, colour: colour, every: time.Second, now: time.Now, options: []mpb.ContainerOption{mpb.WithManualRefresh(refresh), mpb.WithWidth(200)}}
-		d.update(runner.Progress{Arm: 2, Arms: 4, Repeat: 1, Repeats: 1, Name: "sebf", Phase: runner.PhaseRun, Elapsed: 3 * time.Second, Expected: 12 * time.Second,
+		d.update(runner.Progress{Trial: 2, Trials: 4, Arm: 2, Arms: 4, Repeat: 1, Repeats: 1, Name: "sebf", Phase: runner.PhaseRun, Elapsed: 3 * time.Second, Expected: 12 * time.Second,
 			Coflows: runner.Count{Done: 3, All: 9}, Verdict: verdict.Void})
 		refresh <- time.Now()
 		refresh <- time.Now() // the first was drawn

@@ -13,6 +13,7 @@ import (
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/results/rundir"
 	tables "testbed/results/table"
 	"testbed/results/verdict"
 )
@@ -65,6 +66,7 @@ func (a *app) runCmd() *cobra.Command {
 	var form forms
 	var force bool
 	var load loadFlag
+	var choice choiceFlags
 	cmd := &cobra.Command{
 		Use: "run SCENARIO", Short: "Run a scenario on packets and report what the captures show",
 		Long: `Run builds the scenario's fabric for each arm and repeat, runs the workload in it
@@ -85,37 +87,40 @@ exit code 4 before anything is built (--force runs it), as is one that exceeds a
 the machine ("testbed doctor"), or needs more disk space than is free.
 
 Captures are compressed between repeats. Every verb reads them, and "testbed pcap --export"
-writes them as pcapng. With --captures drop they are removed, and the run cannot be
-reported on again.
+writes them as pcapng. With --captures drop they are removed, and reports on the run repeat
+its figures.
+
+With --resume, a run that was interrupted or killed goes on: trials (an arm in a repeat) that
+had ended are kept, and the others are executed. --arm, --repeats and --shard execute only
+a part of the trials; --resume then adds to it, and "testbed merge" makes one run of parts.
 
 Exit code 3 means that the verdict of an arm is void.`,
 		Example: `  sudo testbed run scripts/quickstart/scenario.yaml
   sudo testbed run scripts/quickstart/facebook.yaml --set trace=FB2010-1Hr-150-0.txt
   sudo testbed run scenario.yaml --json | jq '.arms[].cct'
   sudo testbed run scenario.yaml --check-scale 2
-  sudo testbed run scenario.yaml --captures keep`,
-		Args: scale.args,
+  sudo testbed run scenario.yaml --captures keep
+  sudo testbed run --resume runs/quickstart-20260102-150405-ab12
+  sudo testbed run scenario.yaml --arm fair+hdfs --repeats 3..5`,
+		Args: choice.args(scale, &f.set),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			captures, err := store.mode()
 			if err != nil {
 				return err
 			}
-			return a.execute(cmd.Context(), &f, scale, &form, args, store.out, func(ctx context.Context, s *scenario.Scenario, o runner.Options) (*runner.Outcome, error) {
+			return a.execute(cmd.Context(), &f, scale, &choice, &form, args, store.out, rundir.Packets, func(o *runner.Options) error {
 				if err := errors.Join(load.check(), a.needRoot("run", createsNamespaces, "without root: testbed sim runs the scenario on the fluid model")); err != nil {
-					return nil, err
+					return err
 				}
-				c, err := a.calibration()
-				if err != nil {
-					return nil, err
-				}
-				o.Captures = captures
-				o.Calibration, o.Force, o.WarnLoad = c, force, load.share()
-				return runner.Execute(ctx, s, o)
+				o.Captures, o.Force, o.WarnLoad = captures, force, load.share()
+				o.Calibration, err = a.calibration()
+				return err
 			})
 		},
 	}
 	f.add(cmd)
 	scale.add(cmd)
+	choice.add(cmd)
 	form.add(cmd, "arm and metric")
 	store.add(cmd)
 	addForce(cmd, &force, "run although the predicted load exceeds the capacity of this machine")
@@ -152,6 +157,7 @@ func (a *app) simCmd() *cobra.Command {
 	var f scenarioFlags
 	var out string
 	scale := &scaleFlag{}
+	var choice choiceFlags
 	var form forms
 	cmd := &cobra.Command{
 		Use: "sim SCENARIO", Short: "Run a scenario on the fluid model, without root",
@@ -161,44 +167,64 @@ of full segments. It takes seconds and does not require root. Its figures are pr
 not measurements.`,
 		Example: `  testbed sim scripts/quickstart/scenario.yaml
   testbed sim scripts/quickstart/scenario.yaml --json
-  testbed sim scripts/quickstart/scenario.yaml --check-scale 2`,
-		Args: scale.args,
+  testbed sim scripts/quickstart/scenario.yaml --check-scale 2
+  testbed sim --resume`,
+		Args: choice.args(scale, &f.set),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.execute(cmd.Context(), &f, scale, &form, args, out, runner.Simulate)
+			return a.execute(cmd.Context(), &f, scale, &choice, &form, args, out, rundir.Fluid, func(*runner.Options) error { return nil })
 		},
 	}
 	f.add(cmd)
 	scale.add(cmd)
+	choice.add(cmd)
 	form.add(cmd, "arm and metric")
 	addOut(cmd, &out)
 	return cmd
 }
 
-type runFunc func(context.Context, *scenario.Scenario, runner.Options) (*runner.Outcome, error)
-
-func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, form *forms, args []string, out string, how runFunc) error {
+// execute runs a scenario, or goes on with a run. complete adds the options of the backend.
+func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, choice *choiceFlags, form *forms, args []string, out, backend string, complete func(*runner.Options) error) error {
 	if err := form.check(a); err != nil {
 		return err
 	}
-	path, by := scale.split(args)
-	s, err := f.load(path)
-	if err != nil {
+	o := runner.Options{Out: out, StateRoot: a.state, Version: version, Warn: func(text string) { fmt.Fprintln(a.stderr, "warning:", text) }}
+	var err error
+	if o.Choice, err = choice.choice(); err != nil {
 		return err
 	}
-	if err := a.effects(); err != nil {
+	var how func() (*runner.Outcome, error)
+	var notes []string
+	if choice.resume {
+		dir, err := choice.directory(f, args, out, backend)
+		if err != nil {
+			return err
+		}
+		how = func() (*runner.Outcome, error) { return runner.Resume(ctx, dir, backend, o) }
+	} else {
+		var path string
+		path, o.CheckScale = scale.split(args)
+		s, err := f.load(path)
+		if err != nil {
+			return err
+		}
+		notes = s.MBNotes()
+		run := map[string]func(context.Context, *scenario.Scenario, runner.Options) (*runner.Outcome, error){rundir.Packets: runner.Execute, rundir.Fluid: runner.Simulate}[backend]
+		how = func() (*runner.Outcome, error) { return run(ctx, s, o) }
+	}
+	if err := errors.Join(a.effects(), complete(&o)); err != nil {
 		return err
 	}
 	show := a.progress()
-	o, err := how(ctx, s, runner.Options{Out: out, StateRoot: a.state, Version: version, Progress: show.update, CheckScale: by,
-		Warn: func(text string) { fmt.Fprintln(a.stderr, "warning:", text) }})
+	o.Progress = show.update
+	done, err := how()
 	show.done()
-	if o == nil {
+	if done == nil {
 		return err
 	}
 	if err != nil {
 		fmt.Fprintln(a.stderr, "testbed: the run was cut short; results of the repeats that had ended:")
 	}
-	return errors.Join(err, a.present(o, form, s.MBNotes()...))
+	return errors.Join(err, a.present(done, form, notes...))
 }
 
 // present prints the figures, in a terminal with notes, and turns a void verdict into its error.

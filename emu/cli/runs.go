@@ -26,7 +26,7 @@ type storeFlags struct {
 func (f *storeFlags) add(cmd *cobra.Command) {
 	addOut(cmd, &f.out)
 	cmd.Flags().StringVar(&f.captures, "captures", string(runner.CompressCaptures),
-		"compress, keep or drop the captures of a repeat once its figures are computed: `mode`; without captures, report and pcap refuse the run")
+		"compress, keep or drop the captures of a repeat once its figures are computed: `mode`; without captures, reports repeat its figures, and pcap refuses the run")
 	_ = cmd.RegisterFlagCompletionFunc("captures", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
 		for _, c := range runner.AllCaptures {

@@ -32,7 +32,7 @@ machine lacks. The file is valid nevertheless: another machine, or testbed sim, 
 			if err != nil {
 				return err
 			}
-			p, err := runner.Preview(cmd.Context(), s, false)
+			p, err := runner.Preview(s)
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ func (a *app) suiteCmd() *cobra.Command {
 	var o suite.Options
 	var store storeFlags
 	var set []string
+	var repeats string
 	var list, figures bool
 	cmd := &cobra.Command{
 		Use: "suite FILE", Short: "Run the experiments of a paper and judge its claims",
@@ -54,6 +56,9 @@ Everything is written in both cases.`,
 			}
 			if o.Set, err = assignments(set); err != nil {
 				return err
+			}
+			if o.Repeat, err = strconv.Atoi(repeats); err != nil {
+				return usageError{fmt.Errorf("--repeats %q: must be a number of repeats", repeats)}
 			}
 			captures, err := store.mode()
 			if err != nil {
@@ -104,7 +109,7 @@ Everything is written in both cases.`,
 	addList(cmd, &list, "the parts of the file, what they run, and their claims")
 	f.BoolVar(&figures, "figures", false, "list the quantities and relations that figures can have, and exit")
 	f.StringSliceVar(&o.Only, "only", nil, "run only these `parts`, or variants as part/variant (default: all except optional parts)")
-	f.IntVar(&o.Repeat, "repeats", suite.DefaultRepeat, "number of repeats, of which a part can have a multiple")
+	f.StringVar(&repeats, "repeats", fmt.Sprint(suite.DefaultRepeat), "repeats (their number, of which a part can have a multiple)")
 	f.BoolVar(&o.Fluid, "fluid", false, "exclude packets: run all parts on the fluid model only, which needs no root")
 	f.StringSliceVar(&o.Packets, "packets", nil, "run these `parts` on packets too, in addition to those whose file says so")
 	f.StringArrayVar(&set, "set", nil, "set a variable of the scenario: `name=value` (an input of the file, with its path; repeatable)")

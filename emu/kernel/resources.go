@@ -28,6 +28,11 @@ func (r Resources) Plus(o Resources) Resources {
 	return Resources{r.Files + o.Files, r.Namespaces + o.Namespaces, r.Threads + o.Threads, r.Loops + o.Loops, r.Memory + o.Memory}
 }
 
+// Most returns the larger of each resource.
+func (r Resources) Most(o Resources) Resources {
+	return Resources{max(r.Files, o.Files), max(r.Namespaces, o.Namespaces), max(r.Threads, o.Threads), max(r.Loops, o.Loops), max(r.Memory, o.Memory)}
+}
+
 // Resource use of a fabric, measured on Linux 6.18 with 2,200 namespaces: see
 // TestResourcesOfFabric.
 const (

@@ -16,6 +16,7 @@ import (
 
 	"testbed/emu/fidelity"
 	"testbed/results/flows"
+	"testbed/results/metrics"
 	"testbed/results/pcap"
 	"testbed/results/report"
 	"testbed/results/rundir"
@@ -109,9 +110,6 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 		return nil, fmt.Errorf("report on %s: %w", dir, err)
 	}
 	m := x.manifest
-	if m != nil && m.Captures == string(DropCaptures) {
-		return nil, fmt.Errorf("report: %s has no captures: it ran with --captures %s; its report and tables are those that the run wrote", dir, DropCaptures)
-	}
 	if err := x.readHalf(ctx, progressed); err != nil {
 		return nil, err
 	}
@@ -120,7 +118,7 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	if len(repeats) == 0 {
-		return nil, fmt.Errorf("report: no directory named captures under %s (a simulation has none; its report was written when it ran)", dir)
+		return nil, fmt.Errorf("report: no trial has ended in %s: neither captures nor %s are below it", dir, rundir.TrialFile)
 	}
 	p := &progress{report: progressed, now: Progress{Arm: 1, Arms: 1, Repeat: 1, Repeats: 1, Name: filepath.Base(dir), Phase: PhaseReport}}
 	var captures []string
@@ -133,15 +131,19 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 		files := x.files(name)
 		res, err := flows.Reduce(ctx, captures[i], flows.Options{Read: read, Skip: files.changed})
 		if errors.Is(err, fs.ErrNotExist) {
-			if m != nil && m.Sealed(name) {
-				all = append(all, x.lost(files, name))
+			one, ended, err := x.figures(files, name)
+			if err != nil {
+				return nil, fmt.Errorf("report: %w", err)
 			}
-			continue // the run ended before the first capture
+			if ended {
+				all = append(all, one)
+			}
+			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("report: %w", err)
 		}
-		if err := x.belongs(name, res.Meta); err != nil {
+		if err := x.belongs(name, &res.Meta); err != nil {
 			return nil, err
 		}
 		rep, err := repeatOf(files, res)
@@ -151,14 +153,14 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 		all = append(all, oneAgain{res.Meta, rep})
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("report: no captures under %s", dir)
+		return nil, fmt.Errorf("report: no trial has ended in %s", dir)
 	}
 	slices.SortStableFunc(all, func(a, b oneAgain) int {
 		return cmp.Or(cmp.Compare(a.meta.ArmIndex, b.meta.ArmIndex), cmp.Compare(a.meta.Repeat, b.meta.Repeat))
 	})
 	x.in.RunID, x.in.Scenario = all[0].meta.RunID, all[0].meta.Scenario
 	if m != nil {
-		x.in.RunID, x.in.Scenario, x.in.Noise, x.in.Partial = m.Run, m.Scenario, m.Noise, m.Partial
+		x.in.RunID, x.in.Scenario, x.in.Noise, x.in.Partial, x.in.FluidModel = m.Run, m.Scenario, m.Noise, m.Partial, m.Backend == rundir.Fluid
 		if m.State == rundir.Running {
 			x.in.Partial = x.cut(repeats)
 		}
@@ -214,13 +216,35 @@ func (x *again) sums() rundir.Sums {
 	return x.manifest.Files
 }
 
-// repeats returns the directories of the repeats to report on, relative to the run directory: all with
-// captures, and those that had them when the run ended. Repeats that were added later are left out.
+// figures returns the figures of a trial without captures: those that it computed when it ran, if it is a simulation or did not
+// keep its captures, and none if its files were lost. ended is false if it had not ended.
+func (x *again) figures(files repeatFiles, name string) (one oneAgain, ended bool, err error) {
+	m := x.manifest
+	if m == nil || !m.Sealed(name) {
+		return one, false, nil
+	}
+	one = x.lost(files, name)
+	if m.Sealed(name+"/"+capturesDir) || m.Files[name+"/"+rundir.TrialFile] == "" || files.changed(filepath.Join(files.dir, figuresFile)) {
+		return one, true, nil
+	}
+	problems := one.rep.Records.Problems // that files changed
+	if one.rep, err = readFigures(filepath.Join(files.dir, figuresFile)); err == nil && len(problems) > 0 && m.Backend == rundir.Packets {
+		one.rep.Records.Problems = append(problems, one.rep.Records.Problems...)
+		one.rep.Verdict = fidelity.Doubt(one.rep.Verdict, one.rep.Records.Problems, one.rep.Completed, metrics.CompletedItems(one.rep.Records))
+	}
+	return one, true, err
+}
+
+// repeats returns the directories of the trials to report on, relative to the run directory: all with
+// captures, and those that had them, or had ended, when the run ended. Trials that were added later are left out.
 func (x *again) repeats() ([]string, error) {
 	found := map[string]bool{}
 	for name := range x.sums() {
-		if in := path.Dir(name); path.Base(in) == capturesDir && strings.Count(name, "/") == 3 {
+		switch in := path.Dir(name); {
+		case path.Base(in) == capturesDir && strings.Count(name, "/") == 3:
 			found[path.Dir(in)] = true
+		case path.Base(name) == rundir.TrialFile && strings.Count(name, "/") == 2:
+			found[in] = true
 		}
 	}
 	err := filepath.WalkDir(x.dir+string(filepath.Separator), func(name string, e fs.DirEntry, err error) error {
@@ -276,11 +300,18 @@ func (x *again) lost(files repeatFiles, name string) oneAgain {
 	return one
 }
 
-// belongs returns an error unless captures are of the run and repeat of their directory.
-func (x *again) belongs(repeat string, of pcap.Meta) error {
+// belongs returns an error unless captures are of the run and repeat of their directory. Those of a trial that was merged are of
+// the run that executed it.
+func (x *again) belongs(repeat string, of *pcap.Meta) error {
 	m := x.manifest
 	if m == nil {
 		return nil
+	}
+	var t rundir.Trial
+	if ended, err := x.files(repeat).read(rundir.TrialFile, &t); err != nil {
+		return err
+	} else if ended && t.Run == of.RunID {
+		of.RunID = m.Run
 	}
 	at := filepath.Join(x.dir, repeat, capturesDir)
 	switch {

@@ -45,15 +45,15 @@ func (r *run) alone(ctx context.Context, repeat int, w work) (lone map[jobs.JobI
 	if most := cmp.Or(r.s.Spec.Limits.Alone, defaultAlone); tasks > most {
 		return nil, fmt.Sprintf("slowdowns of jobs are unknown: the different ones have %d tasks, and at most %d are simulated alone (limits.alone)", tasks, most), nil
 	}
-	idle := *r
-	idle.faults, idle.idle = fault.Timeline{}, true
+	first := *r.arms[0]
+	first.faults = fault.Timeline{}
 	times := make([]time.Duration, len(distinct))
 	wait := parallel.Start(ctx, len(distinct), nil, func(ctx context.Context, i int, _ func(struct{})) error {
-		one := work{tasks: []jobs.Job{w.tasks[distinct[i][0]]}, output: w.output}
+		one := &trial{arm: &first, repeat: repeat, work: work{tasks: []jobs.Job{w.tasks[distinct[i][0]]}, output: w.output}, idle: true}
 		j := &one.tasks[0]
 		j.Submit, j.After = j.Submit%r.s.Spec.Heartbeat.Interval, 0
 		one.stored = storedOf(j, w.stored)
-		rec, err := idle.simulate(ctx, 0, repeat, one, "", nil, nil, nil)
+		rec, err := one.simulate(ctx, "", nil, nil, nil)
 		if err != nil {
 			return fmt.Errorf("job %d alone: %w", j.ID, err)
 		}

@@ -38,7 +38,7 @@ MORE
 		if w.lone, unknown, err = r.alone(t.Context(), 0, w); err != nil || unknown != "" {
 			t.Fatal(unknown, err)
 		}
-		meta := r.workloadMeta(w)
+		meta := r.arms[0].trial(0, w).workloadMeta()
 		meta.Join(&rec)
 		alone, took, first = map[workloads.JobID]time.Duration{}, map[workloads.JobID]time.Duration{}, map[workloads.JobID]bool{}
 		for _, j := range rec.Jobs {

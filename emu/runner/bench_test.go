@@ -10,6 +10,7 @@ import (
 
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/results/rundir"
 )
 
 var large = flag.String("large", filepath.FromSlash("../../scripts/sinbad/large.yaml"), "scenario that BenchmarkLarge simulates")
@@ -21,24 +22,20 @@ func BenchmarkLarge(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	f, err := s.Shape().Build()
+	r, err := newRun(s, Options{}, rundir.Fluid)
 	if err != nil {
 		b.Fatal(err)
 	}
-	w, _, err := s.Workload(f, 0)
+	w, err := r.drawn(0)
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := &run{s: s, fabric: f, arms: s.ArmList()}
-	if r.faults, err = timeline(s, f); err != nil {
-		b.Fatal(err)
-	}
-	for i, a := range r.arms {
+	for _, a := range r.arms {
 		b.Run("arm="+a.Name, func(b *testing.B) {
 			log := filepath.Join(b.TempDir(), "events.jsonl")
 			b.ReportAllocs()
 			for b.Loop() {
-				rec, err := r.simulate(b.Context(), i, 0, work{Workload: w}, log, nil, nil, nil)
+				rec, err := a.trial(0, *w).simulate(b.Context(), log, nil, nil, nil)
 				if err != nil {
 					b.Fatal(err)
 				}

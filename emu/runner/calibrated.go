@@ -183,7 +183,7 @@ func (d *Decision) String() string {
 }
 
 // decide compares the predicted loads with the limits.
-func (f *Forecast) decide(s *scenario.Scenario, fabric *topo.Fabric, o Options) *Decision {
+func (f *Forecast) decide(s *scenario.Scenario, o Options) *Decision {
 	warn := cmp.Or(o.WarnLoad, DefaultWarnLoad)
 	d := &Decision{Action: Start}
 	var over []string
@@ -261,22 +261,18 @@ func (f *Forecast) Refusal(force bool) error {
 
 // fit applies the calibration to a run and refuses a run that is predicted to overload the
 // machine. It records the calibration, and a forced start, in the manifest.
-func (r *run) fit(ctx context.Context, m *Manifest) error {
-	var err error
-	if r.burst, m.Calibration, err = Buckets(r.s, r.fabric, r.o.Calibration); err != nil {
-		return err
-	}
-	f, err := Predict(ctx, r.s, r.o)
+func (r *run) fit(ctx context.Context) error {
+	f, err := r.predict(ctx)
 	if err != nil {
 		return err
 	}
-	r.predicted = f.records
 	if err := f.Refusal(r.o.Force); err != nil {
 		return err
 	}
+	r.manifest.Calibration = f.Calibration
 	switch d := f.Decision; {
 	case d.Action == Refuse:
-		m.Forced = d.Why
+		r.manifest.Forced = d.Why
 	case d.Action == Warn && r.o.Warn != nil:
 		r.o.Warn(d.Why + ": " + d.Remedy)
 	}

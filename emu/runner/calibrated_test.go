@@ -193,7 +193,7 @@ func TestRefusedRate(t *testing.T) {
 	if _, err := Execute(t.Context(), s, Options{Out: t.TempDir(), Calibration: byHand(1e9)}); err == nil || !strings.Contains(err.Error(), "no token bucket") {
 		t.Errorf("Execute() = %v", err)
 	}
-	if _, err := Preview(t.Context(), s, false); err != nil {
+	if _, err := Preview(s); err != nil {
 		t.Errorf("validate refuses it too: %v", err)
 	}
 	advised := loadText(t, strings.Replace(text, "scale: {size: 1/2, time: 1/3}", scale, 1), oneFlow)

@@ -44,10 +44,10 @@ func ParseCaptures(s string) (Captures, error) {
 // storeCaptures compresses or removes the captures of a repeat that is judged. No repeat runs
 // meanwhile. Where it is interrupted or fails, plain captures stay, which serves as well: it
 // warns of a failure and returns no error.
-func (r *run) storeCaptures(ctx context.Context, dir string) {
+func storeCaptures(ctx context.Context, dir string, o Options) {
 	var err error
 	captures := filepath.Join(dir, capturesDir)
-	switch r.o.Captures {
+	switch o.Captures {
 	case KeepCaptures:
 		return
 	case DropCaptures:
@@ -55,8 +55,8 @@ func (r *run) storeCaptures(ctx context.Context, dir string) {
 	default:
 		err = compressAll(ctx, captures)
 	}
-	if err != nil && ctx.Err() == nil && r.o.Warn != nil {
-		r.o.Warn(fmt.Sprintf("captures stay uncompressed in %s: %v", captures, err))
+	if err != nil && ctx.Err() == nil && o.Warn != nil {
+		o.Warn(fmt.Sprintf("captures stay uncompressed in %s: %v", captures, err))
 	}
 }
 

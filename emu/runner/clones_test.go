@@ -113,17 +113,18 @@ func crashAmongClones(t *testing.T, n, arm int) (copies, fetched int) {
 		list = append(list, fault.Fault{Name: fmt.Sprint("crash ", i), Kind: fault.HostCrash, At: time.Duration(rng.Int64N(int64(8 * time.Second))),
 			For: time.Duration(100+rng.IntN(3000)) * time.Millisecond, Host: topo.HostID(rng.IntN(6)), DiskLost: rng.IntN(4) == 0})
 	}
+	a := r.arms[arm]
 	var err error
-	if r.faults, err = fault.Compile(r.fabric, list); err != nil {
+	if a.faults, err = fault.Compile(r.fabric, list); err != nil {
 		t.Fatal(err)
 	}
-	rec, err := r.simulate(t.Context(), arm, 0, w, "", nil, nil, nil)
+	rec, err := a.trial(0, w).simulate(t.Context(), "", nil, nil, nil)
 	if err != nil {
 		t.Fatalf("history %d: %v", n, err)
 	}
 	copies, fetched, err = checkCloned(&rec, 3)
 	if err != nil {
-		t.Errorf("history %d, arm %s, faults %+v: %v", n, r.arms[arm].Name, list, err)
+		t.Errorf("history %d, arm %s, faults %+v: %v", n, a.Name, list, err)
 	}
 	return copies, fetched
 }

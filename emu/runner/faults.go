@@ -25,15 +25,15 @@ func timeline(s *scenario.Scenario, f *topo.Fabric) (fault.Timeline, error) {
 const failuresFile = "failures.json"
 
 // explain adds the responsible fault to each failure.
-func (r *run) explain(failures []report.Failure) {
-	f := r.fabric
+func (t *trial) explain(failures []report.Failure) {
+	f := t.fabric
 	for i := range failures {
 		x := &failures[i]
 		if x.Why == engine.WhyFull {
 			continue // not caused by a fault
 		}
 		name, at := "", x.At
-		for _, s := range r.faults {
+		for _, s := range t.faults {
 			if s.At > at {
 				break
 			}
@@ -42,7 +42,7 @@ func (r *run) explain(failures []report.Failure) {
 			}
 		}
 		if name == "" { // not caused by a host: the last link that failed before
-			for _, s := range r.faults {
+			for _, s := range t.faults {
 				if a, ok := s.Action.(fault.SetLink); ok && !a.Up && s.At <= at {
 					name = s.Why
 				}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"slices"
 
 	"testbed/emu/kernel"
 	"testbed/emu/plan"
@@ -45,6 +46,20 @@ type Machine struct {
 	Missing []scenario.Problem `json:"missing,omitempty"`
 	// Unchecked are features that only root can test.
 	Unchecked []scenario.Problem `json:"unchecked,omitempty"`
+}
+
+// add adds what another arm of the same scenario lacks.
+func (m *Machine) add(o Machine) {
+	for _, lists := range []struct {
+		to   *[]scenario.Problem
+		more []scenario.Problem
+	}{{&m.Missing, o.Missing}, {&m.Unchecked, o.Unchecked}} {
+		for _, p := range lists.more {
+			if !slices.Contains(*lists.to, p) {
+				*lists.to = append(*lists.to, p)
+			}
+		}
+	}
 }
 
 // machine checks the features that the plan of a scenario's fabric needs. All that state whether a

@@ -24,16 +24,16 @@ import (
 )
 
 // packets runs one repeat of one arm on a new testbed.
-func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, p *progress) (out report.Repeat, err error) {
-	spec := r.s.Spec
+func (t *trial) packets(ctx context.Context, p *progress) (out report.Repeat, err error) {
+	spec, o, m, dir := t.s.Spec, t.of.o, &t.of.manifest, t.path()
 	captures := filepath.Join(dir, capturesDir)
 	if err := safefile.Mkdir(captures); err != nil {
 		return out, err
 	}
 	p.phase(PhaseBuild)
-	pl := r.plan(r.s.RepeatSeed(repeat))
-	id := fmt.Sprintf("%s.%d.%d", r.dir.manifest.Run, arm+1, repeat+1)
-	owned, err := deploy.Create(ctx, r.o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: spec.Name, Shape: r.s.Shape(), Namespaces: pl.Namespaces(), Cgroup: kernel.ProcessCgroup(id)})
+	pl := t.plan(t.repeat)
+	id := fmt.Sprintf("%s.%d.%d", m.Run, t.place+1, t.repeat+1)
+	owned, err := deploy.Create(ctx, o.StateRoot, deploy.State{ID: id, Kind: deploy.KindRun, Name: spec.Name, Shape: t.s.Shape(), Namespaces: pl.Namespaces(), Cgroup: kernel.ProcessCgroup(id)})
 	if err != nil {
 		return out, err
 	}
@@ -53,7 +53,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 		return out, err
 	}
 	defer func() { err = errors.Join(err, d.Destroy(clean)) }()
-	kept, err := r.watchKernel(ctx, pl, x)
+	kept, err := t.watchKernel(ctx, pl, x)
 	if err != nil {
 		return out, err
 	}
@@ -66,45 +66,45 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	}
 	number := fnv.New64a()
 	fmt.Fprint(number, id)
-	shape := r.s.Shape()
-	links, err := r.s.CapturedLinks(r.fabric)
+	shape := t.s.Shape()
+	links, err := t.s.CapturedLinks(t.fabric)
 	if err != nil {
 		return out, err
 	}
-	e, err := r.engine(arm, repeat, w)
+	e, err := t.engine()
 	if err != nil {
 		return out, err
 	}
 	names := map[string]string{}
-	for role, p := range r.arms[arm].Policies {
+	for role, p := range t.Policies {
 		names[role] = p.Name
 	}
-	facts := r.workloadMeta(w)
+	facts := t.workloadMeta()
 	cluster := pcap.Cluster{Heartbeat: facts.Heartbeat, DiskRate: facts.DiskRate, DiskSize: facts.DiskSize}
 	if s := facts.Slots; s != nil {
 		cluster.MapSlots, cluster.ReduceSlots = s.Map, s.Reduce
 	}
-	cfg := live.Config{Fabric: r.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
-		Meta: pcap.Meta{Tool: "testbed", Version: r.o.Version, RunID: r.dir.manifest.Run, Run: number.Sum64(), Arm: r.arms[arm].Name, ArmIndex: arm,
-			Repeat: repeat, Scenario: spec.Name, Workload: r.dir.manifest.Workload, Seed: r.s.RepeatSeed(repeat),
-			Policies: names, Holds: catalog.Holds(r.arms[arm].Policies[catalog.RoleCoflow].Name), Cluster: &cluster, Fabric: &shape, Buckets: r.buckets()},
-		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Phases: r.phases(repeat), Seed: r.s.RepeatSeed(repeat), Congestion: spec.Fabric.CongestionControl, Settings: r.settings(), Foreseen: w.Coflows, Notes: metrics.NotesOf(w.Workload), Unheaded: spec.Limits.Duration,
-		Burst: r.burst, Faults: r.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
-	if spec.Disk != nil && len(w.Writers)+len(w.tasks) > 0 {
-		cfg.DiskRead, cfg.Stored = spec.Disk.ReadRate(), w.stored
-		cfg.DiskRates, cfg.DiskCount, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, r.fabric.Hosts()), spec.Disk.Count, spec.Disk.Size
+	cfg := live.Config{Fabric: t.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
+		Meta: pcap.Meta{Tool: "testbed", Version: o.Version, RunID: m.Run, Run: number.Sum64(), Arm: t.Name, ArmIndex: t.place,
+			Repeat: t.repeat, Scenario: spec.Name, Workload: m.Workload, Seed: t.seed(),
+			Policies: names, Holds: catalog.Holds(t.Policies[catalog.RoleCoflow].Name), Cluster: &cluster, Fabric: &shape, Buckets: t.buckets()},
+		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Phases: t.phases(), Seed: t.seed(), Congestion: spec.Fabric.CongestionControl, Settings: t.settings(), Foreseen: t.Coflows, Notes: metrics.NotesOf(t.Workload), Unheaded: spec.Limits.Duration,
+		Burst: t.burst, Faults: t.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
+	if spec.Disk != nil && len(t.Writers)+len(t.tasks) > 0 {
+		cfg.DiskRead, cfg.Stored = spec.Disk.ReadRate(), t.stored
+		cfg.DiskRates, cfg.DiskCount, cfg.DiskSize = slices.Repeat([]units.Rate{spec.Disk.Write}, t.fabric.Hosts()), spec.Disk.Count, spec.Disk.Size
 	}
 	if len(cfg.DiskRates) > 0 && spec.Disk.Throttle == scenario.KernelThrottle {
-		if cfg.Kernel, err = kernelDisks(ctx, owned, id, disks, r.fabric, *spec.Disk); err != nil {
+		if cfg.Kernel, err = kernelDisks(ctx, owned, id, disks, t.fabric, *spec.Disk); err != nil {
 			return out, err
 		}
 		defer func() { err = errors.Join(err, cfg.Kernel.Close()) }()
 	}
 	stated := slices.Clone(cfg.DiskRates)
-	if err := r.o.tamper.config(&cfg, owned.PinDir()); err != nil {
+	if err := o.tamper.config(&cfg, owned.PinDir()); err != nil {
 		return out, err
 	}
-	watch, err := deploy.NewWatch(ctx, r.o.StateRoot, id)
+	watch, err := deploy.NewWatch(ctx, o.StateRoot, id)
 	if err != nil {
 		return out, err
 	}
@@ -118,7 +118,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	p.phase(PhaseRun)
 	limited, cancel := context.WithTimeoutCause(ctx, spec.Limits.Duration, fmt.Errorf("limits.duration of %v exceeded", spec.Limits.Duration))
 	defer cancel()
-	seen, err := r.drive(limited, e, r.o.tamper.backend(b), w, filepath.Join(dir, "events.jsonl"), true, p)
+	seen, err := t.drive(limited, e, o.tamper.backend(b), filepath.Join(dir, "events.jsonl"), true, p)
 	if err != nil {
 		if ctx.Err() == nil {
 			err = kept.blame(clean, dir, begun, err)
@@ -140,7 +140,7 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 	measured.Notes = append(measured.Notes, kept.notes()...)
 	if cfg.Kernel != nil {
 		measured.Notes = append(measured.Notes, fmt.Sprintf("disks are throttled by the kernel (%s)", cfg.Kernel.Kind()))
-		if len(w.Readers)+len(w.tasks) > 0 {
+		if len(t.Readers)+len(t.tasks) > 0 {
 			measured.Notes = append(measured.Notes, "reads of disks are throttled by a token bucket of the program, not by the kernel")
 		}
 	}
@@ -162,19 +162,19 @@ func (r *run) packets(ctx context.Context, arm, repeat int, w work, dir string, 
 		written++
 	}
 	p.phase(PhaseRead)
-	if err := r.o.tamper.captures(captures, seen); err != nil {
+	if err := o.tamper.captures(captures, seen); err != nil {
 		return out, err
 	}
 	if cfg.NoCapture {
 		return report.Repeat{Records: seen, Verdict: verdict.Missing("no capture was made")}, nil
 	}
-	return judge(clean, dir, r.fabric, pl, seen, measured, p.reading(captures))
+	return judge(clean, dir, t.fabric, pl, seen, measured, p.reading(captures))
 }
 
 // settings returns the limits of a run on packets.
-func (r *run) settings() live.Settings {
-	s := live.DefaultSettings(r.fabric)
-	if r.s.Spec.Setup == scenario.SimultaneousSetup {
+func (a *arm) settings() live.Settings {
+	s := live.DefaultSettings(a.fabric)
+	if a.s.Spec.Setup == scenario.SimultaneousSetup {
 		s.SetupMode = live.SetupSimultaneous
 	}
 	return s
@@ -184,17 +184,17 @@ func (r *run) settings() live.Settings {
 const leastRing = 512 * units.KiB
 
 // buckets returns the size of the token bucket of the fabric's links by their rate.
-func (r *run) buckets() map[units.Rate]units.Bytes {
-	if r.fabric.Shape().StoreAndForward {
+func (a *arm) buckets() map[units.Rate]units.Bytes {
+	if a.fabric.Shape().StoreAndForward {
 		return nil
 	}
-	size := r.burst
+	size := a.burst
 	if size == nil {
 		size = plan.DefaultBurst
 	}
 	out := map[units.Rate]units.Bytes{}
-	for _, l := range r.fabric.Links() {
-		out[l.Rate] = size(l.Rate, r.fabric.Shape().MTU)
+	for _, l := range a.fabric.Links() {
+		out[l.Rate] = size(l.Rate, a.fabric.Shape().MTU)
 	}
 	return out
 }

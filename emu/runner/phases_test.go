@@ -170,11 +170,11 @@ func TestAttemptsEqualThoseOfASmallSimulator(t *testing.T) {
 	var racks [2]float64
 	for n := range draws {
 		w := drawnMaps(together, rand.New(rand.NewPCG(uint64(n), 1)))
-		random.s.Spec.Seed = uint64(n)
+		random.arms[0].s.Spec.Seed = uint64(n)
 		var used [2]float64
 		for i, r := range []*run{together, random} {
 			first := slices.Repeat([]time.Duration{time.Second}, r.fabric.Hosts())
-			if p := r.phases(0); p != nil {
+			if p := phasesOf(r, 0); p != nil {
 				first = p.Hosts
 			}
 			got, want := attemptsOf(simulateTasks(t, r, w)[0].Attempts), simulateFIFO(r, w, first)
@@ -197,17 +197,19 @@ func TestAttemptsEqualThoseOfASmallSimulator(t *testing.T) {
 	drawntest.AtLeast(t, "jobs use more racks with random phases", more, draws, 0.99)
 }
 
+func phasesOf(r *run, repeat int) *engine.Phases { return r.arms[0].trial(repeat, work{}).phases() }
+
 // Arms and backends have one source of phases. Repeats and seeds have other ones.
 func TestPhasesOfRepeats(t *testing.T) {
 	r := phased(t, "random")
-	a, b := r.phases(0), r.phases(1)
-	if d := gocmp.Diff(a, r.phases(0)); d != "" {
+	a, b := phasesOf(r, 0), phasesOf(r, 1)
+	if d := gocmp.Diff(a, phasesOf(r, 0)); d != "" {
 		t.Errorf("phases of one repeat differ:\n%s", d)
 	}
 	if slices.Equal(a.Hosts, b.Hosts) || slices.Equal(a.Leaves, b.Leaves) {
 		t.Errorf("two repeats have the phases %v", a)
 	}
-	if p := phased(t, "together").phases(0); p != nil {
+	if p := phasesOf(phased(t, "together"), 0); p != nil {
 		t.Errorf("together: phases %v, want none", p)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
+	"testbed/results/rundir"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads/jobs"
@@ -59,8 +60,6 @@ type Forecast struct {
 
 	// Machine has the features that the scenario needs and this kernel lacks.
 	Machine
-
-	records []flows.Records // of repeat 0, by arm
 }
 
 // TaskForecast counts the jobs of tasks of a repeat. Bytes exclude replicas.
@@ -90,33 +89,32 @@ type Load struct {
 	Share float64 `json:"peak_share"`
 }
 
-// Preview returns the forecast of a scenario without a calibration. With full, it includes the
-// load and the plan, which requires a simulation of each arm.
-func Preview(ctx context.Context, s *scenario.Scenario, full bool) (*Forecast, error) {
-	return preview(ctx, s, full, Options{})
+// Preview returns the forecast of a scenario without a calibration, and without the load and the plan, which require a
+// simulation of each arm.
+func Preview(s *scenario.Scenario) (*Forecast, error) {
+	r, err := newRun(s, Options{}, rundir.Packets)
+	if err != nil {
+		return nil, err
+	}
+	return r.preview()
 }
 
 // Predict returns the full forecast of a scenario with the options' calibration and
 // load limit, and the reaction of Execute to the load. It fails if Buckets fails.
 func Predict(ctx context.Context, s *scenario.Scenario, o Options) (*Forecast, error) {
-	return preview(ctx, s, true, o)
+	r, err := newRun(s, o, rundir.Packets)
+	if err != nil {
+		return nil, err
+	}
+	return r.predict(ctx)
 }
 
-func preview(ctx context.Context, s *scenario.Scenario, full bool, o Options) (*Forecast, error) {
-	cal := o.Calibration
-	if err := sameFabric(s); full && err != nil {
-		return nil, err
-	}
-	f, err := s.Shape().Build()
+func (r *run) preview() (*Forecast, error) {
+	w, err := r.drawn(0)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{s: s, o: o, fabric: f, arms: s.ArmList()}
-	w, notes, err := r.work(0)
-	if err != nil {
-		return nil, err
-	}
-	out := &Forecast{Scenario: s.Spec.Name, Repeats: s.Spec.Repeat, Coflows: len(w.Coflows), Notes: notes}
+	out := &Forecast{Scenario: r.s.Spec.Name, Repeats: r.s.Spec.Repeat, Coflows: len(w.Coflows), Notes: r.notes}
 	for _, c := range w.Coflows {
 		out.Flows += len(c.Flows)
 	}
@@ -127,59 +125,71 @@ func preview(ctx context.Context, s *scenario.Scenario, full bool, o Options) (*
 		st := jobs.Describe(w.tasks, nil)
 		out.Tasks = &TaskForecast{Jobs: st.Jobs, Maps: st.Maps, Reduces: st.Reduces, Input: st.Input, Shuffled: st.Shuffled, Written: st.Written}
 	}
-	if r.faults, err = timeline(s, f); err != nil {
-		return nil, err
-	}
-	if full {
-		if r.burst, out.Calibration, err = Buckets(s, f, cal); err != nil {
-			return nil, err
-		}
-	}
-	cost := PacketCost
-	if cal != nil {
-		if x, ok := cal.At(f.Shape().MTU); ok {
-			out.Capacity, cost = &x, x.Cost
-		}
-	}
-	p := r.plan(s.RepeatSeed(0))
-	if err := p.Check(); err != nil {
-		return nil, err
-	}
 	for _, a := range r.arms {
 		out.Arms = append(out.Arms, a.Name)
+		p := a.plan(0)
+		if err := p.Check(); err != nil {
+			return nil, err
+		}
+		out.Machine.add(machineOfRun(a.s, p))
 	}
-	out.Machine = machineOfRun(s, p)
-	if !full {
-		return out, nil
+	return out, nil
+}
+
+// predict returns the full forecast, and sets the token buckets and predictions of the arms.
+func (r *run) predict(ctx context.Context) (*Forecast, error) {
+	out, err := r.preview()
+	if err != nil {
+		return nil, err
 	}
-	out.Plan = p
-	links, err := s.CapturedLinks(f)
+	w, err := r.drawn(0)
 	if err != nil {
 		return nil, err
 	}
 	var packets []float64 // captured in a repeat, by arm
+	var records []flows.Records
+	var need kernel.Resources
 	for i, a := range r.arms {
-		carried := newCarried(f)
+		var note string
+		if a.burst, note, err = Buckets(a.s, a.fabric, r.o.Calibration); err != nil {
+			return nil, err
+		}
+		if !strings.Contains(out.Calibration, note) {
+			out.Calibration = strings.TrimPrefix(out.Calibration+"; "+note, "; ")
+		}
+		cost := PacketCost
+		if c := r.o.Calibration; c != nil {
+			if x, ok := c.At(a.fabric.Shape().MTU); ok {
+				out.Capacity, cost = &x, x.Cost
+			}
+		}
+		links, err := a.s.CapturedLinks(a.fabric)
+		if err != nil {
+			return nil, err
+		}
+		carried := newCarried(a.fabric)
+		t := a.trial(0, *w)
 		var p *progress
-		if o.Progress != nil {
-			p = r.progress(i, 0, w)
+		if r.o.Progress != nil {
+			p = t.progress(Progress{Trial: i + 1, Trials: len(r.arms)}, r.o.Progress)
 			p.phase(PhasePredict)
 		}
-		rec, err := r.simulate(ctx, i, 0, w, "", nil, carried, p)
+		rec, err := t.simulate(ctx, "", nil, carried, p)
 		if err != nil {
 			return nil, fmt.Errorf("arm %s: %w", a.Name, err)
 		}
 		l := carried.load(lastEnd(rec), cost)
-		packets = append(packets, carried.captured(f, links))
+		packets = append(packets, carried.captured(a.fabric, links))
 		l.Arm, l.Share = a.Name, l.CPU
 		if c := out.Capacity; c != nil && !c.Bounded {
 			l.Share = l.PeakPackets / c.Packets
 		}
-		out.Load, out.records = append(out.Load, l), append(out.records, rec)
-		out.Duration += l.Duration * time.Duration(s.Spec.Repeat)
+		a.predicted, records, out.Load = &rec, append(records, rec), append(out.Load, l)
+		out.Duration += l.Duration * time.Duration(r.s.Spec.Repeat)
+		need = need.Most(resources(a.s, a.fabric, []flows.Records{rec}))
 	}
-	out.Decision = out.decide(s, f, o)
-	need := resources(s, f, out.records)
+	out.Plan = r.arms[0].plan(0)
+	out.Decision = out.decide(r.s, r.o)
 	out.Resources = &need
 	var lack *kernel.LackError
 	if err := kernel.CheckResources("this", need); errors.As(err, &lack) {
@@ -187,8 +197,8 @@ func preview(ctx context.Context, s *scenario.Scenario, full bool, o Options) (*
 	} else if err != nil {
 		return nil, err
 	}
-	out.Disk = space(s, w, packets, out.records, o)
-	if missing := out.Disk.missing(o.tamper.free); missing != "" {
+	out.Disk = space(r.s, *w, packets, records, r.o)
+	if missing := out.Disk.missing(r.o.tamper.free); missing != "" {
 		out.Lack = append(out.Lack, missing)
 	}
 	return out, nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"testbed/results/rundir"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -29,17 +30,17 @@ arms: {coflow: [fair], placement: [hdfs]}
 	if err != nil {
 		t.Fatal(err)
 	}
-	fabric, err := s.Shape().Build()
+	r, err := newRun(s, Options{}, rundir.Fluid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, _, err := s.Workload(fabric, 0)
+	w, err := r.drawn(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{s: s, fabric: fabric, arms: s.ArmList()}
+	fabric := r.fabric
 	log := filepath.Join(t.TempDir(), "events.jsonl")
-	rec, err := r.simulate(t.Context(), 0, 0, work{Workload: w}, log, nil, nil, nil)
+	rec, err := r.arms[0].trial(0, *w).simulate(t.Context(), log, nil, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,22 +128,5 @@ func TestLoadIsWithinWhatLinksCarry(t *testing.T) {
 		if mean := 4 * (20*6.25e6 + 0.01e6*190) / 1448 / l.Duration.Seconds(); math.Abs(l.Packets/mean-1) > 0.06 {
 			t.Errorf("%s: %.0f packets/s, want %.0f", policy, l.Packets, mean)
 		}
-	}
-}
-
-// A run has one fabric for all arms: those that set keys are refused, not run without their changes.
-func TestArmsThatSetKeysAreRefused(t *testing.T) {
-	s := loadText(t, `
-name: set
-fabric: {leaves: 1, spines: 0, hosts_per_leaf: 4, host_link: 20Mbps}
-workload: [{kind: trace, path: trace.txt, mb: MB}]
-arms: {fabric.queue: [20ms, 40ms]}
-`, "1 0 1 0 1 1:0.3")
-	want := "run scenario set: its arms set [fabric.queue], and a run has the same values in all arms: write one scenario for each value"
-	if _, err := Predict(t.Context(), s, Options{}); err == nil || err.Error() != want {
-		t.Errorf("plan: %v", err)
-	}
-	if _, err := Simulate(t.Context(), s, Options{}); err == nil || err.Error() != want {
-		t.Errorf("sim: %v", err)
 	}
 }

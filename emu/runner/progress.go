@@ -14,6 +14,7 @@ import (
 
 // Progress is the state of a run.
 type Progress struct {
+	Trial, Trials   int // from 1; all arms, repeats and scales
 	Arm, Arms       int // from 1
 	Repeat, Repeats int // from 1
 	Name            string
@@ -37,10 +38,10 @@ const (
 	shareOfRun   = 0.8
 )
 
-// Share returns the approximate share of the whole run that is done, from 0 to 1. All repeats of
-// all arms have the same weight.
+// Share returns the approximate share of the whole run that is done, from 0 to 1. All trials have
+// the same weight.
 func (p Progress) Share() float64 {
-	if p.Arms <= 0 || p.Repeats <= 0 {
+	if p.Trials <= 0 {
 		return 0
 	}
 	work := float64(p.Coflows.Done+p.Blocks.Done+p.Tasks.Done) / float64(max(1, p.Coflows.All+p.Blocks.All+p.Tasks.All))
@@ -67,7 +68,7 @@ func (p Progress) Share() float64 {
 	case PhaseStore, PhaseEnd:
 		within = 1
 	}
-	return min(1, (float64((p.Repeat-1)*p.Arms+p.Arm-1)+within)/float64(p.Arms*p.Repeats))
+	return min(1, (float64(p.Trial-1)+within)/float64(p.Trials))
 }
 
 // Phases of a repeat, as in Progress.Phase.
@@ -86,11 +87,17 @@ const (
 // Count is a number of finished items out of all.
 type Count struct{ Done, All int }
 
-// progress returns the progress of a new attempt at a repeat of an arm.
-func (r *run) progress(arm, repeat int, w work) *progress {
-	p := &progress{report: r.o.Progress, now: Progress{Arm: arm + 1, Arms: len(r.arms), Repeat: repeat + 1, Repeats: r.s.Spec.Repeat, Name: r.arms[arm].Name, Verdict: r.last}}
-	p.count(w)
+// progress returns the progress of the first attempt at a trial.
+func (t *trial) progress(of Progress, report func(Progress)) *progress {
+	of.Arm, of.Arms, of.Repeat, of.Repeats, of.Name, of.Verdict = t.place+1, len(t.of.arms), t.repeat+1, len(t.done), t.label(), t.of.last
+	p := &progress{report: report, now: of}
+	p.count(t.work)
 	return p
+}
+
+// again returns the progress of the next attempt.
+func (p *progress) again(t *trial) *progress {
+	return t.progress(Progress{Trial: p.now.Trial, Trials: p.now.Trials}, p.report)
 }
 
 // progress updates and reports Progress. A nil progress does nothing.

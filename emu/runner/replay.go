@@ -59,7 +59,7 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	f, err := s.Shape().Build()
+	r, err := newRun(s, Options{}, m.Backend)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
@@ -75,18 +75,17 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 	for _, f := range s.Files() {
 		inputs = append(inputs, f.Name)
 	}
-	r := &run{s: s, fabric: f, arms: s.ArmList()}
 	arms, err := r.chosen(o)
 	if err != nil {
 		return nil, fmt.Errorf("replay of %s: %w", dir, err)
 	}
-	for _, arm := range arms {
+	for _, a := range arms {
 		for repeat := range s.Spec.Repeat {
 			if o.Repeat != AllRepeats && o.Repeat != repeat {
 				continue
 			}
-			name := fmt.Sprintf("%s/%d", r.arms[arm].Name, repeat)
-			path := filepath.Join(repeatDir(dir, r.arms[arm].Name, repeat), eventsFile)
+			t := a.trial(repeat, work{})
+			name, path := t.name(), filepath.Join(repeatDir(dir, a.Name, repeat), eventsFile)
 			if m.Partial != nil && slices.Contains(m.Partial.NotBegun, name) {
 				out.Notes = append(out.Notes, name+" was not started and has no log")
 				continue
@@ -98,14 +97,14 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 			if file, err := filepath.Rel(dir, path); err == nil {
 				inputs = append(inputs, filepath.ToSlash(file))
 			}
-			got, err := r.replay(ctx, path, arm, repeat)
+			got, err := t.replay(ctx, path)
 			if errors.Is(err, fs.ErrNotExist) {
 				return out, fmt.Errorf("replay: no log of %s: %w", name, err)
 			}
 			if err == nil && got.Steps == 0 && got.Differs == nil {
 				err = &engine.LogError{Line: 1, Err: errors.New("the log is empty: the run ended before its first step")}
 			}
-			out.Repeats = append(out.Repeats, ReplayedRepeat{Arm: r.arms[arm].Name, Repeat: repeat, Log: path, Replayed: got})
+			out.Repeats = append(out.Repeats, ReplayedRepeat{Arm: a.Name, Repeat: repeat, Log: path, Replayed: got})
 			if err != nil {
 				return out, fmt.Errorf("replay of %s: %s: %w (the %d steps before match the log)", name, path, err, got.Steps)
 			}
@@ -123,14 +122,13 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 	return out, errors.Join(errs...)
 }
 
-// chosen returns the indexes of the arms to replay.
-func (r *run) chosen(o ReplayOptions) ([]int, error) {
-	var arms []int
+// chosen returns the arms to replay.
+func (r *run) chosen(o ReplayOptions) (arms []*arm, err error) {
 	var names []string
-	for i, a := range r.arms {
+	for _, a := range r.arms {
 		names = append(names, a.Name)
 		if o.Arm == "" || o.Arm == a.Name {
-			arms = append(arms, i)
+			arms = append(arms, a)
 		}
 	}
 	if len(arms) == 0 {
@@ -142,17 +140,17 @@ func (r *run) chosen(o ReplayOptions) ([]int, error) {
 	return arms, nil
 }
 
-func (r *run) replay(ctx context.Context, path string, arm, repeat int) (out engine.Replayed, err error) {
+func (t *trial) replay(ctx context.Context, path string) (out engine.Replayed, err error) {
 	file, err := safefile.Open(path)
 	if err != nil {
 		return out, err
 	}
 	defer file.Close() // only read from: closing loses no data
-	w, _, err := r.work(repeat)
+	w, err := t.of.drawn(t.repeat)
 	if err != nil {
 		return out, err
 	}
-	e, err := r.engine(arm, repeat, w)
+	e, err := t.arm.trial(t.repeat, *w).engine()
 	if err != nil {
 		return out, err
 	}

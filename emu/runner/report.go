@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"testbed/emu/calibration"
 	"testbed/emu/fidelity"
 	"testbed/emu/live"
 	"testbed/emu/plan"
@@ -345,8 +344,8 @@ func measuredOf(dir repeatFiles, res flows.Result) (report.Repeat, error) {
 		if out.Fabric, err = res.Meta.Fabric.Build(); err != nil {
 			return report.Repeat{}, err
 		}
-		if b := res.Meta.Buckets; len(b) > 0 {
-			out.FlowErrors = metrics.NewFlowErrors(out.Fabric, calibration.Framing(out.Fabric.Shape().MTU), func(r units.Rate) units.Bytes { return b[r] })
+		if out.Buckets = res.Meta.Buckets; len(out.Buckets) > 0 {
+			out.FlowErrors = flowErrors(out.Fabric, out.Buckets)
 		}
 	}
 	if meta != nil {

@@ -1,6 +1,8 @@
 package runner
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -10,10 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
 )
@@ -40,27 +45,83 @@ func newRunID(scenario string, now time.Time) (string, error) {
 	return name + "-" + now.Format("20060102-150405") + "-" + hex.EncodeToString(b[:]), nil
 }
 
-// runDir is the directory of one run.
-type runDir struct {
-	path     string
-	manifest Manifest
-	scaledBy string // factor of its scaled half; "" without one
+// describe sets the manifest.
+func (r *run) describe(ctx context.Context) error {
+	now := time.Now()
+	fingerprint, err := r.s.Fingerprint()
+	if err != nil {
+		return err
+	}
+	name := r.s.Spec.Name
+	if r.backend == rundir.Fluid {
+		name += "-sim"
+	}
+	id, err := newRunID(name, now)
+	if err != nil {
+		return err
+	}
+	if _, err := r.timed(ctx, 0); err != nil {
+		return err
+	}
+	m := Manifest{Tool: r.o.Version, Go: runtime.Version(), Kernel: kernelRelease(), CPUs: runtime.NumCPU(), Backend: r.backend, Run: id, Scenario: r.s.Spec.Name,
+		Workload: fingerprint, Seed: r.s.Spec.Seed, Repeats: r.s.Spec.Repeat, Started: now, State: rundir.Running, ScaledBy: r.manifest.ScaledBy, Notes: r.notes}
+	if r.half != nil {
+		m.CheckScale = r.half.manifest.ScaledBy
+	}
+	for _, a := range r.arms {
+		m.Arms = append(m.Arms, a.Name)
+	}
+	if r.backend == rundir.Packets {
+		m.Captures = string(cmp.Or(r.o.Captures, CompressCaptures))
+		if m.Settings, err = json.Marshal(r.arms[0].settings()); err != nil {
+			return fmt.Errorf("settings: %w", err)
+		}
+		if c := r.o.Calibration; c != nil && c.Noise != nil {
+			m.Noise = &c.Noise.Noise
+		}
+	}
+	r.manifest = m
+	return nil
 }
 
-func createRunDir(path string, m Manifest) (*runDir, error) {
-	d := &runDir{path: path, manifest: m}
+// begin makes the run directory, or opens that of a run that goes on.
+func (r *run) begin(ctx context.Context, path string) error {
+	if _, err := os.Stat(path); r.o.resume != "" && err == nil { // a kill may have come before that of the scaled half
+		return r.open(ctx, path)
+	}
+	return r.create(path)
+}
+
+// create makes the run directory with the files that are known before the run: its input and its plan.
+func (r *run) create(path string) error {
 	if err := safefile.MkdirAll(filepath.Dir(path)); err != nil {
-		return nil, fmt.Errorf("run directory: %w", err)
+		return fmt.Errorf("run directory: %w", err)
 	}
-	if err := safefile.Mkdir(d.path); err != nil {
-		return nil, fmt.Errorf("run directory: %w (choose another directory with --output)", err)
+	if err := safefile.Mkdir(path); err != nil {
+		return fmt.Errorf("run directory: %w (choose another directory with --output)", err)
 	}
-	return d, d.save()
+	if err := r.hold(path); err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
+	r.path = path
+	if err := r.save(); err != nil {
+		return err
+	}
+	for _, f := range r.s.Files() {
+		path := filepath.Join(r.path, filepath.FromSlash(f.Name))
+		if err := safefile.MkdirAll(filepath.Dir(path)); err != nil {
+			return err
+		}
+		if err := safefile.WriteData(path, f.Data); err != nil {
+			return err
+		}
+	}
+	return safefile.WriteData(filepath.Join(r.path, "plan.txt"), []byte(r.arms[0].plan(0).Text()))
 }
 
 // linkLatest makes the link to the newest run, or replaces it in one step. Anything else of its
 // name is left as it is.
-func (r *run) linkLatest(run string) error {
+func (r *run) linkLatest() error {
 	path := filepath.Join(r.o.Out, rundir.Latest)
 	info, err := os.Lstat(path)
 	switch {
@@ -69,38 +130,49 @@ func (r *run) linkLatest(run string) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	return safefile.Symlink(run, path)
+	return safefile.Symlink(r.manifest.Run, path)
 }
 
-func (d *runDir) save() error { return d.manifest.Save(d.path) }
+func (r *run) save() error { return r.manifest.Save(r.path) }
 
-// seal adds the sums of the files that are complete to the manifest. No file may be in the making.
-func (d *runDir) seal() error {
-	if err := d.manifest.Seal(d.path); err != nil {
+// ended keeps a trial that has ended: its figures in memory, and the sums of its files in the manifest.
+func (r *run) ended(t *trial, rep report.Repeat) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.manifest.Seal(r.path, filepath.ToSlash(repeatDir("", t.Name, t.repeat))); err != nil {
 		return fmt.Errorf("sums of the run's files: %w", err)
 	}
-	return d.save()
+	t.done[t.repeat] = &rep
+	if !slices.ContainsFunc(r.arms, func(a *arm) bool { return a.done[t.repeat] == nil }) {
+		r.works[t.repeat] = nil
+	}
+	return r.save()
 }
 
 // finish records the end of the run.
-func (d *runDir) finish(err error, interrupted bool) error {
-	d.manifest.Ended = d.manifest.Started.Add(time.Since(d.manifest.Started)) // by the monotonic clock
+func (r *run) finish(err error, interrupted bool) error {
+	m := &r.manifest
+	m.Ended = m.Started.Add(time.Since(m.Started)) // by the monotonic clock
 	switch {
 	case err == nil:
-		d.manifest.State = rundir.Complete
+		m.State = rundir.Complete
 	case interrupted:
-		d.manifest.State, d.manifest.Error = rundir.Interrupted, err.Error()
+		m.State, m.Error = rundir.Interrupted, err.Error()
 	default:
-		d.manifest.State, d.manifest.Error = rundir.Failed, err.Error()
+		m.State, m.Error = rundir.Failed, err.Error()
 	}
-	return d.seal()
+	if err := m.Seal(r.path, ""); err != nil {
+		return fmt.Errorf("sums of the run's files: %w", err)
+	}
+	return r.save()
 }
 
-// fidelityFile holds the verdict of a repeat, and triesDir the earlier attempts whose verdict was
+// Files of a trial. fidelityFile holds the verdict, and triesDir the earlier attempts whose verdict was
 // not pass.
 const (
 	fidelityFile = "fidelity.json"
 	samplesFile  = "samples.json" // input of the verdict
+	fluidFile    = "fluid.json"   // prediction of the fluid model
 	triesDir     = "tries"
 )
 
@@ -141,4 +213,16 @@ func kernelRelease() string {
 		return "unknown"
 	}
 	return strings.TrimSpace(string(b))
+}
+
+// globbed returns a pattern that matches only the path.
+func globbed(path string) string {
+	var out []rune
+	for _, r := range path {
+		if slices.Contains([]rune(`*?[\`), r) {
+			out = append(out, '\\')
+		}
+		out = append(out, r)
+	}
+	return string(out)
 }

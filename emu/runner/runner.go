@@ -7,7 +7,7 @@
 //	scenario.yaml, traces/   complete input of the run, which can be run again
 //	manifest.json            time, machine and limits of the run, SHA-256 sums of all other files (Manifest)
 //	plan.txt                 construction of the fabric, as ip and tc commands
-//	<arm>/<repeat>/          repeats count from 0
+//	<arm>/<repeat>/          a trial; repeats count from 0
 //	    captures/<host>.pcapng.zst   packets on the interfaces of the host
 //	    captures/<switch>.pcapng.zst packets that left the switch on the links of capture.links
 //	    events.jsonl             events and decisions of the engine (engine.Log)
@@ -18,6 +18,8 @@
 //	    coordinator.json         statistics of the coflow policy's coordinator (report.Coordinator)
 //	    fluid.json               prediction of the fluid model (flows.Records)
 //	    notes.txt                drops and other remarks, if any
+//	    figures.jsonl.zst        what reports need of the trial, computed when it ended
+//	    trial.json               key and origin of the trial (rundir.Trial); written last: a trial without it has not ended
 //	tries/<arm>/<repeat>.<n>/    earlier attempts whose verdict was not pass, without captures
 //	report.md, report.html, summary.json, flows.csv, coflows.csv, blocks.csv, breakdown.csv, links.csv, drops.csv, progress.csv
 //
@@ -25,11 +27,12 @@
 package runner
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -39,9 +42,9 @@ import (
 
 	"testbed/emu/calibration"
 	"testbed/emu/engine"
-	"testbed/emu/fault"
 	"testbed/emu/fluid"
 	"testbed/emu/kernel"
+	"testbed/emu/parallel"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/policies"
@@ -52,7 +55,6 @@ import (
 	"testbed/results/rundir"
 	"testbed/results/safefile"
 	"testbed/results/verdict"
-	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -80,6 +82,9 @@ type Options struct {
 	Warn func(string)
 	// Progress is called often with the state of a run; it may be nil and must not block.
 	Progress func(Progress)
+	// Choice chooses trials, by default all.
+	Choice Choice
+	resume string // the directory of a run to go on with; "" for a new one
 	// tamper lets tests of this package falsify parts of a run, to check that the verdict
 	// detects it.
 	tamper tamper
@@ -107,286 +112,207 @@ func (o *Outcome) Level() verdict.Level {
 	return worst
 }
 
-// run is the run of a scenario.
-type run struct {
-	of     *runDir // the run whose scaled half this is, or nil
-	s      *scenario.Scenario
-	o      Options
-	fabric *topo.Fabric
-	dir    *runDir
-	arms   []scenario.Arm
-	faults fault.Timeline
-	burst  func(units.Rate, units.Bytes) units.Bytes // of links; nil is the default
-	last   verdict.Level                             // of the latest repeat
-	// predicted are the records of the fluid model for repeat 0, by arm, if they were
-	// computed before the run.
-	predicted []flows.Records
-	jobsOnly  bool // scenario.Fluid.JobsOnly, of a simulation
-	idle      bool // a job runs alone: no attempt straggles
-}
-
 // Simulate runs a scenario on the fluid model.
 func Simulate(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
-	return execute(ctx, s, o, rundir.Fluid, nil)
+	return execute(ctx, s, o, rundir.Fluid)
 }
 
 // Execute runs a scenario on packets. It needs root.
 func Execute(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
-	return execute(ctx, s, o, rundir.Packets, nil)
+	return execute(ctx, s, o, rundir.Packets)
 }
 
-// sameFabric refuses arms that set keys: a run has one fabric and one configuration for all arms.
-func sameFabric(s *scenario.Scenario) error {
-	if keys := s.SetKeys(); len(keys) > 0 {
-		return fmt.Errorf("run scenario %s: its arms set %v, and a run has the same values in all arms: write one scenario for each value", s.Spec.Name, keys)
+// execute runs the trials of a scenario, and reports on them.
+func execute(ctx context.Context, s *scenario.Scenario, o Options, backend string) (out *Outcome, err error) {
+	r, err := newRun(s, o, backend)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(r.scale(), o.Choice.check(r)); err != nil {
+		return nil, err
+	}
+	for of := range r.withScaled() {
+		if err := of.prepare(ctx); err != nil {
+			return nil, err
+		}
+	}
+	path := cmp.Or(o.resume, filepath.Join(o.Out, r.manifest.Run))
+	if err := r.begin(ctx, path); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.finish(err, ctx.Err() != nil), r.release()) }()
+	if o.resume == "" {
+		if err := r.linkLatest(); err != nil && o.Warn != nil {
+			o.Warn(err.Error())
+		}
+	}
+	if h := r.half; h != nil {
+		h.manifest.Run = r.manifest.Run + scaledSuffix
+		if err := h.begin(ctx, filepath.Join(r.path, scaledDir)); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, h.finish(err, ctx.Err() != nil), h.release()) }()
+	}
+	cut := r.trials(ctx)
+	out, err = r.report(cut)
+	return out, errors.Join(cut, err)
+}
+
+// withScaled yields the run and its scaled half.
+func (r *run) withScaled() iter.Seq[*run] {
+	return func(yield func(*run) bool) {
+		if yield(r) && r.half != nil {
+			yield(r.half)
+		}
+	}
+}
+
+// prepare refuses a run before it has a directory.
+func (r *run) prepare(ctx context.Context) error {
+	if r.backend == rundir.Packets {
+		var m Machine
+		for _, a := range r.arms {
+			if err := kernel.CheckResources("scenario "+r.s.Spec.Name, resources(a.s, a.fabric, nil)); err != nil {
+				return err
+			}
+			m.add(machineOfRun(a.s, a.plan(0)))
+		}
+		if err := refusal(m.Missing); err != nil {
+			return err
+		}
+	}
+	if err := r.describe(ctx); err != nil || r.backend == rundir.Fluid {
+		return err
+	}
+	return r.fit(ctx)
+}
+
+// order returns all trials: those of repeat 0 first, of the scaled half after those of full size. Each repeat on packets
+// begins with the next arm, so that none has always the first turn.
+func (r *run) order() (all []*trial) {
+	for repeat := range r.s.Spec.Repeat {
+		for of := range r.withScaled() {
+			for i := range of.arms {
+				if of.backend == rundir.Packets {
+					i += repeat
+				}
+				all = append(all, &trial{arm: of.arms[i%len(of.arms)], repeat: repeat})
+			}
+		}
+	}
+	return all
+}
+
+// trials executes all trials that have not ended. Those on the fluid model run on all processors.
+func (r *run) trials(ctx context.Context) error {
+	all := slices.DeleteFunc(r.o.Choice.chosen(r), func(t *trial) bool { return t.done[t.repeat] != nil })
+	limit := 1
+	if r.backend == rundir.Fluid {
+		limit = runtime.GOMAXPROCS(0)
+	}
+	wait := parallel.StartAtMost(ctx, len(all), limit, r.o.Progress, func(ctx context.Context, i int, progressed func(Progress)) error {
+		return all[i].execute(ctx, Progress{Trial: i + 1, Trials: len(all)}, progressed)
+	})
+	for i, t := range all {
+		if err := wait(i); err != nil {
+			err = fmt.Errorf("arm %s, repeat %d: %w", t.label(), t.repeat, err)
+			for _, later := range all[i+1:] { // that were stopped because of it count as not begun
+				if later.done[later.repeat] == nil {
+					err = errors.Join(err, os.RemoveAll(later.path()))
+				}
+			}
+			return err
+		}
 	}
 	return nil
 }
 
-// execute runs a scenario. of is the run whose scaled half it is, or nil.
-func execute(ctx context.Context, s *scenario.Scenario, o Options, backend string, of *runDir) (out *Outcome, err error) {
-	if err := sameFabric(s); err != nil {
-		return nil, err
-	}
-	half, err := scaledHalf(s, o.CheckScale)
+// execute runs a trial, and keeps its figures in memory and in its directory. Its last file is rundir.TrialFile.
+func (t *trial) execute(ctx context.Context, p Progress, progressed func(Progress)) error {
+	begun := time.Now()
+	w, err := t.of.timed(ctx, t.repeat)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	f, err := s.Shape().Build()
+	t = t.arm.trial(t.repeat, w)
+	if err := safefile.MkdirAll(t.path()); err != nil {
+		return err
+	}
+	run := t.measured
+	if t.of.backend == rundir.Fluid {
+		run = t.simulated
+	}
+	rep, err := run(ctx, t.progress(p, progressed))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &run{of: of, s: s, o: o, fabric: f, arms: s.ArmList(), jobsOnly: backend == rundir.Fluid && s.Spec.Fluid.JobsOnly}
-	if backend == rundir.Packets { // before the run directory exists
-		if err := kernel.CheckResources("scenario "+s.Spec.Name, resources(s, f, nil)); err != nil {
-			return nil, err
-		}
-		if err := refusal(machineOfRun(s, r.plan(s.RepeatSeed(0))).Missing); err != nil {
-			return nil, err
-		}
+	m := &t.of.manifest
+	of := rundir.Trial{Arm: t.Name, Repeat: t.repeat, Seed: t.seed(), Tool: m.Tool, Machine: calibration.MachineID(), Kernel: m.Kernel, CPUs: m.CPUs, Calibration: m.Calibration,
+		Verdict: &rep.Verdict.Level, Run: m.Run, Began: begun, Ended: begun.Add(time.Since(begun))}
+	if t.of.backend == rundir.Fluid { // equal simulations leave equal files
+		of = rundir.Trial{Arm: of.Arm, Repeat: of.Repeat, Seed: of.Seed, Tool: of.Tool}
 	}
-	if r.faults, err = timeline(s, f); err != nil {
-		return nil, err
+	if of.Key, err = t.key(); err != nil {
+		return err
 	}
-	m, err := r.manifest(backend)
-	if err != nil {
-		return nil, err
+	if err := errors.Join(writeFigures(t.file(figuresFile), rep), writeJSON(t.file(rundir.TrialFile), of)); err != nil {
+		return err
 	}
-	if backend == rundir.Packets {
-		if err := r.fit(ctx, &m); err != nil {
-			return nil, err
-		}
-	}
-	if r.dir, err = r.createDir(m); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, r.dir.finish(err, ctx.Err() != nil)) }()
-	if err := r.describe(); err != nil {
-		return nil, err
-	}
-	in := report.Input{RunID: m.Run, Scenario: m.Scenario, FluidModel: backend == rundir.Fluid, Noise: m.Noise}
-	for _, a := range r.arms {
-		in.Arms = append(in.Arms, report.Arm{Name: a.Name})
-	}
-	for repeat := range s.Spec.Repeat {
-		w, notes, err := r.work(repeat)
-		if err != nil {
-			return nil, err
-		}
-		var unknown string
-		if w.lone, unknown, err = r.alone(ctx, repeat, w); err != nil {
-			return nil, err
-		}
-		if repeat == 0 {
-			if unknown != "" {
-				notes = append(notes, unknown)
-			}
-			r.dir.manifest.Notes = notes
-			if in.Manifest, err = settingsOf(r.dir.manifest); err != nil {
-				return nil, err
-			}
-		}
-		next := func(i int) (report.Repeat, error) { return r.repeat(ctx, i, repeat, w) }
-		if backend == rundir.Fluid {
-			next = r.atOnce(ctx, repeat, w)
-		}
-		for i := range r.arms {
-			done, err := next(i)
-			if err != nil {
-				err = fmt.Errorf("arm %s, repeat %d: %w", r.arms[i].Name, repeat, err)
-				out, reportErr := r.partial(in, err, repeat, i)
-				return out, errors.Join(err, reportErr)
-			}
-			in.Arms[i].Repeats = append(in.Arms[i].Repeats, done)
-			if backend == rundir.Packets { // simulations of other arms are still writing
-				if err := r.dir.seal(); err != nil {
-					return nil, err
-				}
-			}
-		}
-	}
-	if half != nil {
-		if in.Scaled, err = r.checkScale(ctx, half, backend); err != nil {
-			out, reportErr := r.partial(in, fmt.Errorf("scaled half: %w", err), s.Spec.Repeat, 0)
-			return out, errors.Join(err, reportErr)
-		}
-	}
-	return finish(r.dir.path, in)
+	return t.of.ended(t, rep)
 }
 
-// finish computes and writes a report.
-func finish(dir string, in report.Input) (*Outcome, error) {
-	rep, err := report.New(in)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := rep.Write(dir); err != nil {
-		return nil, err
-	}
-	return &Outcome{Dir: dir, Report: rep}, nil
-}
-
-// partial reports on a run that was cut short in a repeat of an arm: on the arms that
-// ended. It returns nil if none did. The manifest states the cut in any case.
-func (r *run) partial(in report.Input, why error, repeat, arm int) (*Outcome, error) {
-	p := &report.Partial{Why: why.Error(), Ended: []string{}, Cut: []string{}, NotBegun: []string{}}
-	for k := range r.s.Spec.Repeat {
-		for i, a := range r.arms {
-			name := fmt.Sprintf("%s/%d", a.Name, k)
-			switch {
-			case k < repeat || k == repeat && i < arm:
-				p.Ended = append(p.Ended, name)
-			case k == repeat && i == arm:
-				p.Cut = append(p.Cut, name)
-			default:
-				p.NotBegun = append(p.NotBegun, name)
-			}
-		}
-	}
-	in.Partial, r.dir.manifest.Partial = p, p
-	in.Arms = slices.DeleteFunc(in.Arms, func(a report.Arm) bool { return len(a.Repeats) == 0 })
-	if len(in.Arms) == 0 {
-		return nil, nil
-	}
-	return finish(r.dir.path, in)
-}
-
-func (r *run) manifest(backend string) (Manifest, error) {
-	now := time.Now()
-	fingerprint, err := r.s.Fingerprint()
-	if err != nil {
-		return Manifest{}, err
-	}
-	name := r.s.Spec.Name
-	if backend == rundir.Fluid {
-		name += "-sim"
-	}
-	id, err := newRunID(name, now)
-	if err != nil {
-		return Manifest{}, err
-	}
-	m := Manifest{Tool: r.o.Version, Go: runtime.Version(), Kernel: kernelRelease(), CPUs: runtime.NumCPU(), Backend: backend,
-		Run: id, Scenario: r.s.Spec.Name, Workload: fingerprint, Seed: r.s.Spec.Seed, Repeats: r.s.Spec.Repeat, Started: now, State: rundir.Running}
-	if r.of != nil {
-		m.Run, m.ScaledBy = r.of.manifest.Run+scaledSuffix, r.of.scaledBy
-	}
-	for _, a := range r.arms {
-		m.Arms = append(m.Arms, a.Name)
-	}
-	if backend == rundir.Packets {
-		m.Captures = string(r.o.Captures)
-		if m.Captures == "" {
-			m.Captures = string(CompressCaptures)
-		}
-		if m.Settings, err = json.Marshal(r.settings()); err != nil {
-			return Manifest{}, fmt.Errorf("settings: %w", err)
-		}
-		if c := r.o.Calibration; c != nil && c.Noise != nil {
-			m.Noise = &c.Noise.Noise
-		}
-	}
-	return m, nil
-}
-
-// describe writes the files that are known before the run: its input and its plan.
-func (r *run) describe() error {
-	for _, f := range r.s.Files() {
-		path := filepath.Join(r.dir.path, filepath.FromSlash(f.Name))
-		if err := safefile.MkdirAll(filepath.Dir(path)); err != nil {
-			return err
-		}
-		if err := safefile.WriteData(path, f.Data); err != nil {
-			return err
-		}
-	}
-	return safefile.WriteData(filepath.Join(r.dir.path, "plan.txt"), []byte(r.plan(r.s.RepeatSeed(0)).Text()))
-}
-
-func (r *run) plan(seed uint64) *plan.Plan {
-	return Plan(r.s.Spec.Name, r.s, r.fabric, seed, r.burst)
-}
-
-// repeat runs one repeat of one arm.
-func (r *run) repeat(ctx context.Context, arm, repeat int, w work) (report.Repeat, error) {
-	dir := repeatDir(r.dir.path, r.arms[arm].Name, repeat)
-	if err := safefile.MkdirAll(dir); err != nil {
-		return report.Repeat{}, err
-	}
-	p := r.progress(arm, repeat, w)
-	meta := r.workloadMeta(w)
+// measured runs a trial on packets, and repeats it while its verdict is not pass, as the scenario says.
+func (t *trial) measured(ctx context.Context, p *progress) (report.Repeat, error) {
 	p.phase(PhasePredict)
-	predicted, err := r.predict(ctx, arm, repeat, w)
-	if err != nil {
-		return report.Repeat{}, fmt.Errorf("fluid model: %w", err)
+	predicted := t.predicted
+	if predicted == nil || t.repeat > 0 {
+		rec, err := t.simulate(ctx, "", nil, nil, nil)
+		if err != nil {
+			return report.Repeat{}, fmt.Errorf("fluid model: %w", err)
+		}
+		predicted = &rec
 	}
 	var earlier []verdict.Verdict
 	for {
-		if err := errors.Join(writeJSON(filepath.Join(dir, "fluid.json"), predicted), writeJSON(filepath.Join(dir, report.AskedFile), meta)); err != nil {
+		if err := errors.Join(writeJSON(t.file(fluidFile), predicted), writeJSON(t.file(report.AskedFile), t.workloadMeta())); err != nil {
 			return report.Repeat{}, err
 		}
-		p.now.Expected = lastEnd(predicted)
-		done, err := r.packets(ctx, arm, repeat, w, dir, p)
+		p.now.Expected = lastEnd(*predicted)
+		done, err := t.packets(ctx, p)
 		if err != nil {
 			return done, err
 		}
-		r.last = done.Verdict.Level
-		p.now.Verdict = r.last
-		accepted := r.last == verdict.Pass || len(earlier)+1 >= r.s.Spec.Tries
-		if accepted && r.o.Captures != KeepCaptures {
+		t.of.last = done.Verdict.Level
+		p.now.Verdict = t.of.last
+		accepted := t.of.last == verdict.Pass || len(earlier)+1 >= t.s.Spec.Tries
+		if accepted && t.of.o.Captures != KeepCaptures {
 			p.phase(PhaseStore)
-			r.storeCaptures(ctx, dir)
+			storeCaptures(ctx, t.path(), t.of.o)
 		}
 		p.phase(PhaseEnd)
 		if accepted {
 			if len(earlier) > 0 {
 				done.Verdict.Earlier = earlier
-				err = writeJSON(filepath.Join(dir, fidelityFile), done.Verdict)
+				err = writeJSON(t.file(fidelityFile), done.Verdict)
 			}
 			return done, err
 		}
 		earlier = append(earlier, done.Verdict)
-		if err := r.setAside(dir, arm, repeat, len(earlier)); err != nil {
+		if err := t.setAside(len(earlier)); err != nil {
 			return report.Repeat{}, err
 		}
-		p = r.progress(arm, repeat, w)
+		p = p.again(t)
 	}
-}
-
-// predict returns the records of a repeat of an arm on the fluid model.
-func (r *run) predict(ctx context.Context, arm, repeat int, w work) (flows.Records, error) {
-	if repeat == 0 && arm < len(r.predicted) {
-		return r.predicted[arm], nil
-	}
-	return r.simulate(ctx, arm, repeat, w, "", nil, nil, nil)
 }
 
 // setAside moves the files of an attempt to a directory of its own and empties dir for the next
 // attempt. It deletes the captures, which take most of the space.
-func (r *run) setAside(dir string, arm, repeat, attempt int) error {
+func (t *trial) setAside(attempt int) error {
+	dir := t.path()
 	if err := os.RemoveAll(filepath.Join(dir, capturesDir)); err != nil {
 		return err
 	}
-	to := repeatDir(filepath.Join(r.dir.path, triesDir), r.arms[arm].Name, repeat) + "." + strconv.Itoa(attempt)
+	to := repeatDir(filepath.Join(t.of.path, triesDir), t.Name, t.repeat) + "." + strconv.Itoa(attempt)
 	if err := safefile.MkdirAll(filepath.Dir(to)); err != nil {
 		return err
 	}
@@ -408,9 +334,9 @@ func lastEnd(rec flows.Records) time.Duration {
 }
 
 // engine returns a new engine for an arm.
-func (r *run) engine(arm, repeat int, w work) (*engine.Engine, error) {
-	spec := r.s.Spec
-	named := r.arms[arm].Policies
+func (t *trial) engine() (*engine.Engine, error) {
+	spec := t.s.Spec
+	named := t.Policies
 	c, err := catalog.Coflow(named[catalog.RoleCoflow].Name, named[catalog.RoleCoflow].Params)
 	if err != nil {
 		return nil, err
@@ -421,12 +347,12 @@ func (r *run) engine(arm, repeat int, w work) (*engine.Engine, error) {
 			return nil, err
 		}
 	}
-	tasks, err := r.taskConfig(arm, w)
+	tasks, err := t.taskConfig()
 	if err != nil {
 		return nil, err
 	}
-	cfg := engine.Config{Fabric: r.fabric, Capacity: plan.PayloadCapacity(r.fabric), Coflow: c, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
-		Heartbeat: spec.Heartbeat.Interval, Phases: r.phases(repeat), Alpha: spec.Heartbeat.Alpha, Tasks: tasks, Zone: r.zones(), IDs: w.NextIDs(), Seed: r.s.RepeatSeed(repeat), Stuck: spec.Limits.Stuck}
+	cfg := engine.Config{Fabric: t.fabric, Capacity: plan.PayloadCapacity(t.fabric), Coflow: c, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
+		Heartbeat: spec.Heartbeat.Interval, Phases: t.phases(), Alpha: spec.Heartbeat.Alpha, Tasks: tasks, Zone: zones(t.s, t.fabric), IDs: t.NextIDs(), Seed: t.seed(), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.HostSize()
 	}
@@ -434,60 +360,60 @@ func (r *run) engine(arm, repeat int, w work) (*engine.Engine, error) {
 }
 
 // phases returns when hosts and leaves report in a repeat.
-func (r *run) phases(repeat int) *engine.Phases {
-	if r.s.Spec.Heartbeat.Phase == scenario.Together {
+func (t *trial) phases() *engine.Phases {
+	if t.s.Spec.Heartbeat.Phase == scenario.Together {
 		return nil
 	}
-	return engine.RandomPhases(r.fabric, r.s.Spec.Heartbeat.Interval, r.s.RepeatSeed(repeat))
+	return engine.RandomPhases(t.fabric, t.s.Spec.Heartbeat.Interval, t.seed())
 }
 
 // workloadMeta returns the facts about a workload that results need and captures do not contain.
-func (r *run) workloadMeta(w work) metrics.WorkloadMeta {
-	a := metrics.WorkloadMetaOf(w.Workload, w.tasks)
+func (t *trial) workloadMeta() metrics.WorkloadMeta {
+	a := metrics.WorkloadMetaOf(t.Workload, t.tasks)
 	for i := range a.TaskJobs {
-		a.TaskJobs[i].Lone = w.lone[a.TaskJobs[i].Job]
+		a.TaskJobs[i].Lone = t.lone[a.TaskJobs[i].Job]
 	}
-	a.Heartbeat = r.s.Spec.Heartbeat.Interval
-	if d := r.s.Spec.Disk; d != nil {
+	a.Heartbeat = t.s.Spec.Heartbeat.Interval
+	if d := t.s.Spec.Disk; d != nil {
 		a.DiskRate, a.DiskSize = d.Write, d.HostSize()
 	}
-	if t := r.s.Spec.Tasks; len(w.tasks) > 0 {
-		a.Slots = &metrics.TaskSlots{Hosts: r.fabric.Hosts(), Map: t.MapSlots, Reduce: t.ReduceSlots}
+	if s := t.s.Spec.Tasks; len(t.tasks) > 0 {
+		a.Slots = &metrics.TaskSlots{Hosts: t.fabric.Hosts(), Map: s.MapSlots, Reduce: s.ReduceSlots}
 	}
 	return a
 }
 
 // simulate runs one repeat of one arm on the fluid model. It logs events if log names a file,
 // meters the loads of links if meter is not nil, and counts their packets if c is not nil.
-func (r *run) simulate(ctx context.Context, arm, repeat int, w work, log string, meter *metrics.Meter, c *carried, p *progress) (flows.Records, error) {
-	e, err := r.engine(arm, repeat, w)
+func (t *trial) simulate(ctx context.Context, log string, meter *metrics.Meter, c *carried, p *progress) (flows.Records, error) {
+	e, err := t.engine()
 	if err != nil {
 		return flows.Records{}, err
 	}
-	cfg := fluid.Config{Payload: func(rate units.Rate) units.Rate { return plan.Payload(rate, r.fabric.Shape().MTU) }, Needs: e.Needs(), Heartbeat: r.s.Spec.Heartbeat.Interval, Phases: r.phases(repeat), ActsOnReport: e.ActsOnReport,
-		Faults: r.faults, Detect: r.s.Spec.Heartbeat.Detect(), Silence: r.s.Spec.Heartbeat.Silence(), Convergence: r.s.Spec.Fabric.Convergence}
-	if r.s.Spec.Disk != nil {
-		cfg.DiskRate, cfg.ReadRate, cfg.Disks = r.s.Spec.Disk.Write, r.s.Spec.Disk.ReadRate(), r.s.Spec.Disk.Count
+	cfg := fluid.Config{Payload: func(rate units.Rate) units.Rate { return plan.Payload(rate, t.fabric.Shape().MTU) }, Needs: e.Needs(), Heartbeat: t.s.Spec.Heartbeat.Interval, Phases: t.phases(), ActsOnReport: e.ActsOnReport,
+		Faults: t.faults, Detect: t.s.Spec.Heartbeat.Detect(), Silence: t.s.Spec.Heartbeat.Silence(), Convergence: t.s.Spec.Fabric.Convergence}
+	if t.s.Spec.Disk != nil {
+		cfg.DiskRate, cfg.ReadRate, cfg.Disks = t.s.Spec.Disk.Write, t.s.Spec.Disk.ReadRate(), t.s.Spec.Disk.Count
 	}
-	cfg.IgnoresProgress, cfg.Stored, cfg.Resolution = e.IgnoresProgress(), w.stored, r.s.Spec.Fluid.Resolution
+	cfg.IgnoresProgress, cfg.Stored, cfg.Resolution = e.IgnoresProgress(), t.stored, t.s.Spec.Fluid.Resolution
 	if meter != nil {
 		cfg.Carried = func(now time.Duration, bytes []float64) { meter.Read(now-cfg.Heartbeat, bytes) }
 	}
 	if c != nil {
 		cfg.Sent = c.sent
 	}
-	b := fluid.New(r.fabric, cfg)
+	b := fluid.New(t.fabric, cfg)
 	defer b.Settle()
-	return r.drive(ctx, e, b, w, log, false, p)
+	return t.drive(ctx, e, b, log, false, p)
 }
 
 // drive runs an engine on a backend and returns the completions that the engine observed. timed
 // includes the times of decisions in the record of the coordinator.
-func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w work, log string, timed bool, p *progress) (rec flows.Records, err error) {
-	seen := observe(r.fabric, r.jobsOnly)
+func (t *trial) drive(ctx context.Context, e *engine.Engine, b engine.Backend, log string, timed bool, p *progress) (rec flows.Records, err error) {
+	seen := observe(t.fabric, t.jobsOnly())
 	watch := &stopwatch{Backend: b, e: e, every: e.Interval()}
 	var out io.Writer = io.Discard
-	logs := log != "" && !r.jobsOnly
+	logs := log != "" && !t.jobsOnly()
 	if logs {
 		file, err := safefile.Create(log)
 		if err != nil {
@@ -499,7 +425,7 @@ func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w w
 	events := engine.NewLog(out)
 	// The log is kept even if the run fails.
 	defer func() { err = errors.Join(err, events.Flush()) }()
-	err = engine.Run(ctx, e, watch, w.arrivals(), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
+	err = engine.Run(ctx, e, watch, t.arrivals(), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
 		watch.stepped()
 		p.at(now, evs, cmds)
 		if logs {
@@ -513,7 +439,7 @@ func (r *run) drive(ctx context.Context, e *engine.Engine, b engine.Backend, w w
 		err = errors.Join(err, writeJSON(filepath.Join(filepath.Dir(log), coordinatorFile), watch.record(timed)))
 	}
 	if log != "" && len(seen.failures) > 0 {
-		r.explain(seen.failures)
+		t.explain(seen.failures)
 		err = errors.Join(err, writeJSON(filepath.Join(filepath.Dir(log), failuresFile), seen.failures))
 	}
 	return seen.records(), err

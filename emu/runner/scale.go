@@ -1,13 +1,12 @@
 package runner
 
 import (
-	"context"
 	"fmt"
-	"path/filepath"
+	"os"
 	"slices"
 
-	"testbed/emu/scenario"
 	"testbed/results/report"
+	"testbed/results/rundir"
 	"testbed/workloads"
 )
 
@@ -18,67 +17,105 @@ const (
 	scaledSuffix = "-scaled"
 )
 
-// scaledHalf returns the scenario that a scale check runs in addition to s, or nil if
-// there is no factor.
-func scaledHalf(s *scenario.Scenario, by workloads.Factor) (*scenario.Scenario, error) {
+// scale adds the scaled half of the run, if there is a factor.
+func (r *run) scale() error {
+	by := r.o.CheckScale
 	if by == (workloads.Factor{}) {
+		return nil
+	}
+	fail := func(why string) error { return fmt.Errorf("check the scale of scenario %s: %s", r.s.Spec.Name, why) }
+	if len(r.arms) < 2 {
+		return fail("it has one arm, so no speed-up to compare: expected at least two arms")
+	}
+	for _, a := range r.arms {
+		if unsafeName.ReplaceAllString(a.Name, "-") == scaledDir {
+			return fail(fmt.Sprintf("arm %q has the directory name of the scaled half: rename the arm", a.Name))
+		}
+	}
+	half, err := r.s.Scaled(by)
+	if err != nil {
+		return err
+	}
+	if r.half, err = newRun(half, r.o, r.backend); err == nil {
+		r.half.manifest.ScaledBy = by.String()
+	}
+	return err
+}
+
+// input returns what a report on the trials that have ended needs. cut is the error that ended the run, or nil.
+func (r *run) input(cut error) (in report.Input, err error) {
+	m := &r.manifest
+	if cut == nil && slices.ContainsFunc(r.order(), func(t *trial) bool { return t.of == r && t.done[t.repeat] == nil }) {
+		cut = fmt.Errorf("only some trials were chosen: %s", r.o.Choice)
+	}
+	in = report.Input{RunID: m.Run, Scenario: m.Scenario, FluidModel: r.backend == rundir.Fluid, Noise: m.Noise}
+	if m.Partial = r.partial(cut); m.Partial != nil {
+		in.Partial = m.Partial
+	}
+	for _, a := range r.arms {
+		of := report.Arm{Name: a.Name}
+		for _, done := range a.done {
+			if done != nil {
+				of.Repeats = append(of.Repeats, *done)
+			}
+		}
+		if len(of.Repeats) > 0 {
+			in.Arms = append(in.Arms, of)
+		}
+	}
+	in.Manifest, err = settingsOf(m)
+	return in, err
+}
+
+// partial names the trials that have ended and those that have not, if the run was cut short.
+func (r *run) partial(cut error) *report.Partial {
+	if cut == nil {
+		return nil
+	}
+	p := &report.Partial{Why: cut.Error(), Ended: []string{}, Cut: []string{}, NotBegun: []string{}}
+	for repeat := range r.s.Spec.Repeat {
+		for _, a := range r.arms {
+			t := a.trial(repeat, work{})
+			list := &p.NotBegun
+			if a.done[repeat] != nil {
+				list = &p.Ended
+			} else if _, err := os.Stat(t.path()); err == nil {
+				list = &p.Cut
+			}
+			*list = append(*list, t.name())
+		}
+	}
+	return p
+}
+
+// report computes and writes the report on the trials that have ended, nil if there are none.
+func (r *run) report(cut error) (*Outcome, error) {
+	in, err := r.input(cut)
+	if err != nil {
+		return nil, err
+	}
+	if r.half != nil {
+		half, err := r.half.report(cut)
+		if err != nil {
+			return nil, err
+		}
+		if half != nil {
+			in.Scaled = &report.Scaled{By: r.half.manifest.ScaledBy, Report: half.Report}
+		}
+	}
+	if len(in.Arms) == 0 {
 		return nil, nil
 	}
-	arms := s.ArmList()
-	if len(arms) < 2 {
-		return nil, fmt.Errorf("check the scale of scenario %s: it has one arm, so no speed-up to compare: expected at least two arms", s.Spec.Name)
-	}
-	for _, a := range arms {
-		if unsafeName.ReplaceAllString(a.Name, "-") == scaledDir {
-			return nil, fmt.Errorf("check the scale of scenario %s: arm %q has the directory name of the scaled half: rename the arm", s.Spec.Name, a.Name)
-		}
-	}
-	return s.Scaled(by)
-}
-
-// createDir creates the run directory.
-func (r *run) createDir(m Manifest) (*runDir, error) {
-	path := filepath.Join(r.o.Out, m.Run)
-	if r.of != nil {
-		path = filepath.Join(r.of.path, scaledDir)
-	}
-	d, err := createRunDir(path, m)
-	if err == nil && r.of == nil {
-		if err := r.linkLatest(m.Run); err != nil && r.o.Warn != nil {
-			r.o.Warn(err.Error())
-		}
-	}
-	if err == nil && r.o.CheckScale != (workloads.Factor{}) {
-		d.scaledBy = r.o.CheckScale.String()
-	}
-	return d, err
-}
-
-// checkScale runs every repeat of every arm on the scaled scenario.
-func (r *run) checkScale(ctx context.Context, half *scenario.Scenario, backend string) (*report.Scaled, error) {
-	o := r.o
-	o.CheckScale = workloads.Factor{}
-	if progressed := o.Progress; progressed != nil {
-		o.Progress = func(p Progress) {
-			p.Name += " (scaled)"
-			progressed(p)
-		}
-	}
-	out, err := execute(ctx, half, o, backend, r.dir)
+	rep, err := report.New(in)
 	if err != nil {
-		return nil, fmt.Errorf("scaled by %s: %w", r.dir.scaledBy, err)
+		return nil, err
 	}
-	return &report.Scaled{By: r.dir.scaledBy, Report: out.Report}, nil
-}
-
-// globbed returns a pattern that matches only the path.
-func globbed(path string) string {
-	var out []rune
-	for _, r := range path {
-		if slices.Contains([]rune(`*?[\`), r) {
-			out = append(out, '\\')
-		}
-		out = append(out, r)
+	names, err := rep.Write(r.path)
+	if err != nil {
+		return nil, err
 	}
-	return string(out)
+	for _, name := range names { // that an earlier part of the run may have written
+		delete(r.manifest.Files, name)
+	}
+	return &Outcome{Dir: r.path, Report: rep}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"testbed/results/rundir"
@@ -53,7 +54,7 @@ func TestArmsAtOnce(t *testing.T) {
 // An interrupt leaves complete results: arms that ended before, and nothing of those that
 // were simulated in parallel with the interrupted one.
 func TestArmsAtOnceAreCut(t *testing.T) {
-	s := loadText(t, severalArms)
+	s := loadText(t, strings.Replace(severalArms, "repeat: 2", "repeat: 20", 1))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
@@ -75,7 +76,7 @@ func TestArmsAtOnceAreCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := r.Summary.Partial
-	if p == nil || len(p.Ended)+len(p.Cut)+len(p.NotBegun) != 6 || len(p.Cut) != 1 || len(p.Ended) < 3 {
+	if p == nil || len(p.Ended)+len(p.Cut)+len(p.NotBegun) != 60 || len(p.Cut) != 1 || len(p.NotBegun) < 40 || len(p.Ended) < 3 {
 		t.Fatalf("partial %+v, want the first repeat of three arms and one of the second cut", p)
 	}
 	for _, name := range p.NotBegun {

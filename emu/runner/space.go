@@ -9,6 +9,7 @@ import (
 	"testbed/results/pcap"
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 // Disk space of a run, as measured on the quickstart.
@@ -95,7 +96,7 @@ func space(s *scenario.Scenario, w work, packets []float64, records []flows.Reco
 		}
 		left += (kept + float64(tablesOfRepeat)) * float64(s.Spec.Repeat)
 	}
-	if half, err := scaledHalf(s, o.CheckScale); err == nil && half != nil {
+	if o.CheckScale != (workloads.Factor{}) {
 		left *= 2
 	}
 	return &DiskSpace{Captures: mode, Peak: int64(left + most), Left: int64(left), Directory: o.Out}

@@ -88,7 +88,9 @@ func TestSimulateResolution(t *testing.T) {
 	const resolution = time.Millisecond
 	r, w := workOf(t, taskWork, 0)
 	exact := simulateTasks(t, r, w)
-	r.s.Spec.Fluid.Resolution = resolution
+	for _, a := range r.arms {
+		a.s.Spec.Fluid.Resolution = resolution
+	}
 	for arm, rec := range simulateTasks(t, r, w) {
 		var sum, more time.Duration
 		for i, j := range rec.Jobs {
@@ -140,12 +142,8 @@ func TestSimulateWorkers(t *testing.T) {
 // simulateTasks returns the records of the arms of a scenario, in repeat 0.
 func simulateTasks(t *testing.T, r *run, w work) (all []flows.Records) {
 	t.Helper()
-	var err error
-	if r.faults, err = timeline(r.s, r.fabric); err != nil {
-		t.Fatal(err)
-	}
-	for arm := range r.arms {
-		rec, err := r.simulate(t.Context(), arm, 0, w, "", nil, nil, nil)
+	for _, a := range r.arms {
+		rec, err := a.trial(0, w).simulate(t.Context(), "", nil, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,12 +159,11 @@ func TestScaledTasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := half.Shape().Build()
+	h, err := newRun(half, Options{}, rundir.Fluid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &run{s: half, fabric: f, arms: half.ArmList()}
-	hw, _, err := h.work(0)
+	hw, err := h.drawn(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +172,7 @@ func TestScaledTasks(t *testing.T) {
 			t.Fatalf("stored block %+v, at half the scale %+v", w.stored[i], hw.stored[i])
 		}
 	}
-	full, scaled := simulateTasks(t, r, w), simulateTasks(t, h, hw)
+	full, scaled := simulateTasks(t, r, w), simulateTasks(t, h, *hw)
 	for arm := range r.arms {
 		committed := map[[3]int]bool{}
 		for _, a := range full[arm].Attempts {

@@ -35,7 +35,7 @@ type watched struct {
 }
 
 // watchKernel begins to watch the namespaces of x. The caller must call close.
-func (r *run) watchKernel(ctx context.Context, p *plan.Plan, x *kernel.Executor) (*watched, error) {
+func (t *trial) watchKernel(ctx context.Context, p *plan.Plan, x *kernel.Executor) (*watched, error) {
 	planned, err := deploy.Expect(p)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (r *run) watchKernel(ctx context.Context, p *plan.Plan, x *kernel.Executor)
 	if err != nil {
 		return nil, err
 	}
-	w := &watched{x: x, planned: planned, notices: n, fabric: r.fabric, faults: r.faults}
+	w := &watched{x: x, planned: planned, notices: n, fabric: t.fabric, faults: t.faults}
 	if w.before, err = w.besides(ctx, p.Namespaces()); err != nil {
 		return nil, errors.Join(err, w.close())
 	}

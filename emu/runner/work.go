@@ -10,6 +10,7 @@ import (
 	"testbed/emu/scenario"
 	"testbed/policies"
 	"testbed/policies/catalog"
+	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
@@ -22,10 +23,11 @@ type work struct {
 	stored []engine.StoredBlock         // their input blocks, in order of ID; these are above those of Workload
 	output workloads.Block              // what they write
 	lone   map[jobs.JobID]time.Duration // times of jobs of tasks alone; nil if unknown
+	timed  bool                         // lone was computed
 }
 
-// work returns the workload of a repeat, counted from 0, and notes on it.
-func (r *run) work(repeat int) (w work, notes scenario.Notes, err error) {
+// draw returns the workload of a repeat, counted from 0, and notes on it.
+func (r *run) draw(repeat int) (w work, notes scenario.Notes, err error) {
 	var said scenario.Notes
 	if w.Workload, notes, err = r.s.Workload(r.fabric, repeat); err != nil {
 		return w, nil, err
@@ -90,9 +92,9 @@ func (w work) shuffled() units.Bytes {
 }
 
 // zones returns the zone of each rack, nil if all share one.
-func (r *run) zones() (zone []int) {
-	if n := r.s.Spec.Fabric.ZoneRacks; n > 0 {
-		for rack := range r.fabric.Racks() {
+func zones(s *scenario.Scenario, f *topo.Fabric) (zone []int) {
+	if n := s.Spec.Fabric.ZoneRacks; n > 0 {
+		for rack := range f.Racks() {
 			zone = append(zone, rack/n)
 		}
 	}
@@ -102,7 +104,7 @@ func (r *run) zones() (zone []int) {
 // idleCluster returns the cluster before the run, with empty disks.
 func (r *run) idleCluster() *policies.Cluster {
 	interval := r.s.Spec.Heartbeat.Interval
-	c := &policies.Cluster{Fabric: r.fabric, Capacity: plan.PayloadCapacity(r.fabric), Zone: r.zones(), Hosts: make([]policies.HostState, r.fabric.Hosts()),
+	c := &policies.Cluster{Fabric: r.fabric, Capacity: plan.PayloadCapacity(r.fabric), Zone: zones(r.s, r.fabric), Hosts: make([]policies.HostState, r.fabric.Hosts()),
 		Racks: make([]policies.RackState, r.fabric.Racks()), Load: make([]units.Rate, len(r.fabric.Links()))}
 	for r := range c.Racks {
 		c.Racks[r] = policies.RackState{LastReport: -1, NextReport: interval}
@@ -117,20 +119,20 @@ func (r *run) idleCluster() *policies.Cluster {
 }
 
 // taskConfig returns the jobs of tasks of an arm, nil if there are none.
-func (r *run) taskConfig(arm int, w work) (*engine.TaskConfig, error) {
-	if len(w.tasks) == 0 {
+func (t *trial) taskConfig() (*engine.TaskConfig, error) {
+	if len(t.tasks) == 0 {
 		return nil, nil
 	}
-	p := r.arms[arm].Policies[catalog.RoleTask]
+	p := t.Policies[catalog.RoleTask]
 	scheduler, err := catalog.Task(p.Name, p.Params)
 	if err != nil {
 		return nil, err
 	}
-	t := r.s.Spec.Tasks
-	c := &engine.TaskConfig{Jobs: w.tasks, Scheduler: scheduler, Slots: [jobs.TaskKinds]int{t.MapSlots, t.ReduceSlots}, Resources: jobs.Resources{CPU: t.Cores, Memory: t.Memory},
-		Space: t.OutputSpace, Stored: w.stored, Output: w.output, Settings: taskSettings(t)}
-	if s := r.s.Stragglers(); s != nil && !r.idle {
-		c.Stragglers, c.Read, c.Write = s, r.s.Spec.Disk.ReadRate(), r.s.Spec.Disk.Write
+	of := t.s.Spec.Tasks
+	c := &engine.TaskConfig{Jobs: t.tasks, Scheduler: scheduler, Slots: [jobs.TaskKinds]int{of.MapSlots, of.ReduceSlots}, Resources: jobs.Resources{CPU: of.Cores, Memory: of.Memory},
+		Space: of.OutputSpace, Stored: t.stored, Output: t.output, Settings: taskSettings(of)}
+	if s := t.s.Stragglers(); s != nil && !t.idle {
+		c.Stragglers, c.Read, c.Write = s, t.s.Spec.Disk.ReadRate(), t.s.Spec.Disk.Write
 	}
 	return c, nil
 }

@@ -13,6 +13,7 @@ import (
 	"testbed/emu/fidelity"
 	"testbed/policies/catalog"
 	"testbed/results/flows"
+	"testbed/results/rundir"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -35,17 +36,15 @@ repeat: 2
 
 func workOf(t *testing.T, text string, repeat int) (*run, work) {
 	t.Helper()
-	s := loadText(t, text)
-	f, err := s.Shape().Build()
+	r, err := newRun(loadText(t, text), Options{}, rundir.Fluid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{s: s, fabric: f, arms: s.ArmList()}
-	w, _, err := r.work(repeat)
+	w, err := r.drawn(repeat)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, w
+	return r, *w
 }
 
 // Input blocks are those that tasks read, with IDs above those of writers, on different hosts with
@@ -136,7 +135,7 @@ func TestStoredBlocksUnderEveryPlacement(t *testing.T) {
 
 func TestTaskConfig(t *testing.T) {
 	r, w := workOf(t, taskWork, 0)
-	c, err := r.taskConfig(1, w)
+	c, err := r.arms[1].trial(0, w).taskConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +154,7 @@ func TestTaskConfig(t *testing.T) {
 		t.Errorf("scheduler (-want +got):\n%s", d)
 	}
 	r, w = workOf(t, strings.Replace(taskWork, "tasks: {map_slots: 3, cores: 4, memory: 1GB, output_space: 32MB, slowstart: 0.5, shuffle: barrier, output: {packet: 16KB, replicas: 2}}", "tasks: {output: {packet: 16KB}}", 1), 0)
-	if c, err = r.taskConfig(0, w); err != nil {
+	if c, err = r.arms[0].trial(0, w).taskConfig(); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(tracker.DefaultSettings(), c.Settings); d != "" {
@@ -192,7 +191,7 @@ func TestArrivalsOfTasks(t *testing.T) {
 // A forecast without a simulation counts jobs, tasks and bytes.
 func TestPreviewOfTasks(t *testing.T) {
 	_, w := workOf(t, taskWork, 0)
-	p, err := Preview(t.Context(), loadText(t, taskWork), false)
+	p, err := Preview(loadText(t, taskWork))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,6 @@ func (p *Partial) String() string {
 		}
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("PARTIAL: the run was cut short (%s). Completed: %s. Interrupted: %s. Not started: %s.",
+	return fmt.Sprintf("PARTIAL: the run does not have all of its trials (%s). Completed: %s. Interrupted: %s. Not started: %s.",
 		strings.Join(strings.Fields(p.Why), " "), list(p.Ended), list(p.Cut), list(p.NotBegun))
 }

@@ -13,6 +13,7 @@ import (
 	"testbed/results/safefile"
 	"testbed/results/verdict"
 	"testbed/topo"
+	"testbed/topo/units"
 )
 
 // Input is the content of a report.
@@ -55,7 +56,7 @@ type Arm struct {
 // Repeat is one execution of an arm.
 type Repeat struct {
 	Records flows.Records
-	Verdict verdict.Verdict
+	Verdict verdict.Verdict `json:",omitzero"`
 	// Completed are the numbers of items that the run completed, by their name ("coflows"), with or
 	// without a record; nil if they are not known.
 	Completed map[string]int
@@ -85,7 +86,9 @@ type Repeat struct {
 	Untimed string
 	// Fabric is the fabric that was captured; nil if the captures do not state it.
 	Fabric *topo.Fabric
-	// FlowErrors are the errors of short flows; nil if the captures do not state the links' token buckets.
+	// Buckets are the sizes of the links' token buckets by rate, and FlowErrors the errors of short flows; nil if
+	// the captures do not state them.
+	Buckets    map[units.Rate]units.Bytes
 	FlowErrors *metrics.FlowErrors
 }
 

@@ -62,6 +62,26 @@ func List(dir string) ([]Entry, error) {
 	return out, nil
 }
 
+// Newest returns the newest run directory in a directory whose manifest is as wanted, "" if there is none.
+func Newest(dir string, wanted func(*Manifest) bool) (string, error) {
+	found, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("find a run: %w", err)
+	}
+	var newest string
+	var started time.Time
+	for _, d := range found {
+		path := filepath.Join(dir, d.Name())
+		if !d.IsDir() {
+			continue
+		}
+		if m, err := readManifest(path); err == nil && m != nil && m.Started.After(started) && wanted(m) {
+			newest, started = path, m.Started
+		}
+	}
+	return newest, nil
+}
+
 func (e *Entry) describe(path string) error {
 	var err error
 	if e.Size, err = sizeOf(path); err != nil {

@@ -62,6 +62,8 @@ type Manifest struct {
 	Seed     uint64   `json:"seed"`
 	Arms     []string `json:"arms"`
 	Repeats  int      `json:"repeats"`
+	// CheckScale is the factor of the scale check of the run; "" without one.
+	CheckScale string `json:"check_scale,omitempty"`
 	// ScaledBy is the factor by which rates and sizes were divided, in the scaled half of a
 	// run.
 	ScaledBy string    `json:"scaled_by,omitempty"`

@@ -101,13 +101,16 @@ func (m *Manifest) Save(dir string) error {
 	return safefile.WriteData(name, data)
 }
 
-// Seal adds the sums of all files in the run directory that have none yet. The files must be complete.
-func (m *Manifest) Seal(dir string) error {
+// Seal adds the sums of all files at and below a directory of the run, "" for all of the run, that have none yet. The files must
+// be complete.
+func (m *Manifest) Seal(dir, under string) error {
 	files, err := filesIn(dir)
 	if err != nil {
 		return err
 	}
-	return m.Reseal(dir, slices.DeleteFunc(files, func(name string) bool { return m.Files[name] != "" })...)
+	return m.Reseal(dir, slices.DeleteFunc(files, func(name string) bool {
+		return m.Files[name] != "" || under != "" && !strings.HasPrefix(name, under+"/")
+	})...)
 }
 
 // Reseal replaces the sums of files that were written again.
@@ -120,6 +123,11 @@ func (m *Manifest) Reseal(dir string, files ...string) error {
 		m.Files[name] = sums[i]
 	}
 	return errors.Join(errs...)
+}
+
+// Unseal removes the sums of the files below a directory of the run.
+func (m *Manifest) Unseal(dir string) {
+	maps.DeleteFunc(m.Files, func(name, _ string) bool { return strings.HasPrefix(name, dir+"/") })
 }
 
 // Sealed reports whether the manifest has sums of files below a directory of the run.

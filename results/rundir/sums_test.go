@@ -136,7 +136,7 @@ func TestChangesAreNamed(t *testing.T) {
 	}
 	// Seal adds sums of new files, and leaves those of others alone.
 	before := m.Files["scenario.yaml"]
-	if err := m.Seal(dir); err != nil {
+	if err := m.Seal(dir, ""); err != nil {
 		t.Fatal(err)
 	}
 	if m.Files["scenario.yaml"] != before || m.Files["notes.txt"] == "" {

@@ -113,7 +113,7 @@ func Write(t testing.TB, s Spec) string {
 		must(err)
 		must(errors.Join(r.JSON(b), b.Close()))
 	}
-	must(m.Seal(dir))
+	must(m.Seal(dir, ""))
 	must(m.Save(dir))
 	return dir
 }
@@ -131,7 +131,7 @@ func Seal(t testing.TB, dir string) {
 		return // a test of a manifest that cannot be read
 	}
 	m.Files = nil
-	if err := errors.Join(m.Seal(dir), m.Save(dir)); err != nil {
+	if err := errors.Join(m.Seal(dir, ""), m.Save(dir)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,203 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"testbed/results/report"
+	"testbed/results/rundir"
+)
+
+const severalTrials = `name: several
+fabric: {leaves: 3, spines: 2, hosts_per_leaf: 6, host_link: 20Mbps, oversubscription: "3:1", queue: 20ms}
+disk: {write: 2MB/s, size: 640MB}
+workload:
+  - {kind: jobs, count: 60, load: 0.3, block: 1MB, packet: 32KB, window: 3}
+arms: {coflow: [fair, sebf, aalo], placement: [hdfs]}
+repeat: 8
+`
+
+// tablesOf returns the tables and the summary of a run, without its name.
+func tablesOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, name := range report.DataFiles() {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		out[name] = strings.ReplaceAll(string(b), filepath.Base(dir), "RUN")
+	}
+	return out
+}
+
+func sameTables(t *testing.T, what string, want, got map[string]string) {
+	t.Helper()
+	for name := range want {
+		if want[name] != got[name] {
+			t.Errorf("%s: %s is another", what, name)
+		}
+	}
+}
+
+// onlyRun returns the one run directory in a directory.
+func onlyRun(t *testing.T, dir string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*-*", rundir.ManifestFile))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("runs %v, %v", found, err)
+	}
+	return filepath.Dir(found[0])
+}
+
+// A simulation of 24 trials that is killed at 20 random moments and goes on has the tables of one that was not; so does
+// one that was split into four parts. Trials that had ended are not executed again.
+func TestKilledSimulationGoesOn(t *testing.T) {
+	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
+	if err := os.WriteFile(filepath.Join(p.dir, "scenario.yaml"), []byte(severalTrials), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.run(t, 0, "sim", "scenario.yaml", "--out", "whole")
+	want := tablesOf(t, onlyRun(t, filepath.Join(p.dir, "whole")))
+	killed := filepath.Join(p.dir, "killed")
+	rng := rand.New(rand.NewPCG(1, 7))
+	kept := map[string]time.Time{}
+	kills := 0
+	for range 20 {
+		args := []string{"sim", "scenario.yaml", "--out", killed}
+		if _, err := os.Stat(killed); err == nil {
+			args = []string{"sim", "--resume", onlyRun(t, killed)}
+		}
+		c := p.command(t, args...)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for len(args) == 4 { // until it has a directory
+			if found, _ := filepath.Glob(filepath.Join(killed, "*-*", "manifest.json")); len(found) > 0 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(rng.IntN(80)) * time.Millisecond)
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err != nil {
+			kills++
+		}
+	}
+	dir := onlyRun(t, killed)
+	m, err := rundir.ReadManifest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range m.Files {
+		if filepath.Base(name) == rundir.TrialFile {
+			info, err := os.Stat(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept[name] = info.ModTime()
+		}
+	}
+	p.run(t, 0, "sim", "--resume", dir)
+	for name, at := range kept {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || !info.ModTime().Equal(at) {
+			t.Errorf("%s was executed again (%v)", name, err)
+		}
+	}
+	t.Logf("killed %d times; %d of 24 trials had ended before the last call", kills, len(kept))
+	if kills < 5 {
+		t.Errorf("it was killed %d times: the test shows nothing", kills)
+	}
+	sameTables(t, "killed", want, tablesOf(t, dir))
+
+	out, _ := p.run(t, 0, "shards", "scenario.yaml", "--count", "4")
+	var parts []string
+	for i, shard := range strings.Fields(out) {
+		part := fmt.Sprint("part", i)
+		p.run(t, 0, "sim", "scenario.yaml", "--shard", shard, "--out", part)
+		parts = append(parts, onlyRun(t, filepath.Join(p.dir, part)))
+	}
+	if len(parts) != 4 {
+		t.Fatalf("shards: %q", out)
+	}
+	p.run(t, 0, append([]string{"merge", "-o", "merged"}, parts...)...)
+	merged := onlyRun(t, filepath.Join(p.dir, "merged"))
+	sameTables(t, "merged", want, tablesOf(t, merged))
+
+	// A part that is missing is named, and can be made up for.
+	_, errs := p.run(t, 0, append([]string{"merge", "-o", "lacking"}, parts[1:]...)...)
+	if want := "no run has 6 trials: fair+hdfs/0, fair+hdfs/4, sebf+hdfs/0, sebf+hdfs/4, aalo+hdfs/0, aalo+hdfs/4"; !strings.Contains(errs, want) {
+		t.Errorf("merge says %q, want %q", errs, want)
+	}
+	lacking := onlyRun(t, filepath.Join(p.dir, "lacking"))
+	p.run(t, 0, "sim", "--resume", lacking)
+	sameTables(t, "made up for", want, tablesOf(t, lacking))
+}
+
+// Parts of different scenarios are refused, with the keys that differ, and so are trials that were changed.
+func TestMergeRefuses(t *testing.T) {
+	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
+	for name, seed := range map[string]string{"a": "", "b": "seed: 7\n"} {
+		if err := os.WriteFile(filepath.Join(p.dir, name+".yaml"), []byte(strings.Replace(severalTrials, "repeat: 8", "repeat: 2", 1)+seed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		p.run(t, 0, "sim", name+".yaml", "--out", name)
+	}
+	a, b := onlyRun(t, filepath.Join(p.dir, "a")), onlyRun(t, filepath.Join(p.dir, "b"))
+	_, errs := p.run(t, 1, "merge", "-o", "both", a, b)
+	if !strings.Contains(errs, "are no parts of one run: workload_fingerprint: ") {
+		t.Errorf("merge of two scenarios: %s", errs)
+	}
+	if err := os.WriteFile(filepath.Join(a, "fair+hdfs", "1", "asked.json"), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"merge", "-o", "both", a}, {"sim", "--resume", a}} {
+		if _, errs := p.run(t, 1, args...); !strings.Contains(errs, "fair+hdfs/1/asked.json was changed after the run") {
+			t.Errorf("%s: %s", args[0], errs)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(p.dir, "both")); !os.IsNotExist(err) {
+		t.Errorf("a refused merge left a directory (%v)", err)
+	}
+}
+
+// Only chosen trials are executed, and the run says which it lacks.
+func TestChosenTrials(t *testing.T) {
+	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
+	if err := os.WriteFile(filepath.Join(p.dir, "scenario.yaml"), []byte(severalTrials), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := p.run(t, 0, "sim", "scenario.yaml", "--arm", "sebf+hdfs,fair+hdfs", "--repeats", "2..4", "--json")
+	var s report.Summary
+	if err := json.Unmarshal([]byte(out), &s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Arms) != 2 || s.Arms[0].Repeats != 3 || s.Partial == nil || len(s.Partial.Ended) != 6 || len(s.Partial.NotBegun) != 18 || !strings.Contains(s.Partial.Why, "--arm sebf+hdfs,fair+hdfs --repeats 2..4") {
+		t.Errorf("%d arms, partial %+v", len(s.Arms), s.Partial)
+	}
+	for args, want := range map[string]string{
+		"--arm x":            `unknown arm "x" (available: fair+hdfs, sebf+hdfs, aalo+hdfs)`,
+		"--repeats 7..9":     "no repeat 9: expected 0 to 7",
+		"--repeats 9..7":     `--repeats "9..7": must be a repeat`,
+		"--shard 0/4":        `--shard "0/4": must be I/N`,
+		"--shard 12/12":      "none of the 24 trials is chosen: --shard 12/12",
+		"--resume --set a=b": "a run that goes on has its variables",
+	} {
+		c := p.command(t, append([]string{"sim", "scenario.yaml"}, strings.Fields(args)...)...)
+		if strings.Contains(args, "--resume") {
+			c = p.command(t, append([]string{"sim"}, strings.Fields(args)...)...)
+		}
+		b, err := c.CombinedOutput()
+		if err == nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s: %v, %s, want %q", args, err, b, want)
+		}
+	}
+}

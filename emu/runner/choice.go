@@ -1,0 +1,119 @@
+package runner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"testbed/emu/scenario"
+	"testbed/topo/words"
+)
+
+// Choice chooses trials of a scenario; the zero value chooses all.
+type Choice struct {
+	Arms    []string // by name; none is all
+	Repeats Span     // from 0; zero is all
+	// Shard is a part of the trials, from 1 to Shards; 0 is all. All arms of a repeat are in one part, so that each
+	// part has pairs.
+	Shard, Shards int
+}
+
+// Span is a range of repeats, From to To - 1.
+type Span struct{ From, To int }
+
+// ParseRepeats reads a range of repeats, such as 3 or 3..5, both included.
+func ParseRepeats(text string) (Span, error) {
+	first, last, ok := strings.Cut(text, "..")
+	if !ok {
+		last = first
+	}
+	from, err := strconv.ParseUint(first, 10, 31)
+	to, err2 := strconv.ParseUint(last, 10, 31)
+	if err != nil || err2 != nil || to < from {
+		return Span{}, fmt.Errorf("%q: must be a repeat, counted from 0, or a range such as 3..5", text)
+	}
+	return Span{int(from), int(to) + 1}, nil
+}
+
+// ParseShard reads a part, such as 1/4, of which the first is 1.
+func ParseShard(text string) (shard, shards int, err error) {
+	first, last, _ := strings.Cut(text, "/")
+	i, err := strconv.ParseUint(first, 10, 31)
+	n, err2 := strconv.ParseUint(last, 10, 31)
+	if err != nil || err2 != nil || i < 1 || i > n {
+		return 0, 0, fmt.Errorf("%q: must be I/N with I from 1 to N, such as 1/4", text)
+	}
+	return int(i), int(n), nil
+}
+
+// check returns an error if a run does not have what is chosen.
+func (c Choice) check(r *run) error {
+	var names []string
+	for _, a := range r.arms {
+		names = append(names, a.Name)
+	}
+	for _, name := range c.Arms {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("unknown arm %q (available: %s)", name, strings.Join(names, ", "))
+		}
+	}
+	if n := r.s.Spec.Repeat; c.Repeats.To > n {
+		return fmt.Errorf("no repeat %d: expected 0 to %d", c.Repeats.To-1, n-1)
+	}
+	if n := len(r.arms) * r.s.Spec.Repeat; len(c.chosen(r)) == 0 {
+		return fmt.Errorf("none of the %s is chosen: %s", words.Plural(n, "trial", "trials"), c)
+	}
+	return nil
+}
+
+// has reports whether a trial is chosen.
+func (c Choice) has(t *trial) bool {
+	return (len(c.Arms) == 0 || slices.Contains(c.Arms, t.Name)) &&
+		(c.Repeats == Span{} || t.repeat >= c.Repeats.From && t.repeat < c.Repeats.To) &&
+		(c.Shards == 0 || t.repeat%c.Shards == c.Shard-1)
+}
+
+// chosen returns the chosen trials in the order in which they run.
+func (c Choice) chosen(r *run) []*trial {
+	return slices.DeleteFunc(r.order(), func(t *trial) bool { return !c.has(t) })
+}
+
+// String returns the flags that choose the trials.
+func (c Choice) String() string {
+	var out []string
+	if len(c.Arms) > 0 {
+		out = append(out, "--arm "+strings.Join(c.Arms, ","))
+	}
+	if c.Repeats != (Span{}) {
+		out = append(out, fmt.Sprintf("--repeats %d..%d", c.Repeats.From, c.Repeats.To-1))
+	}
+	if c.Shards > 0 {
+		out = append(out, fmt.Sprintf("--shard %d/%d", c.Shard, c.Shards))
+	}
+	return strings.Join(out, " ")
+}
+
+// Part is a part of a scenario's trials.
+type Part struct {
+	Shard  string `json:"shard"` // as Choice takes it, such as 1/4
+	Trials int    `json:"trials"`
+}
+
+// Shards returns the parts into which the trials of a scenario can be split; a count of 0 stands for the most.
+func Shards(s *scenario.Scenario, count int) ([]Part, error) {
+	most := s.Spec.Repeat
+	if count < 0 || count > most {
+		return nil, fmt.Errorf("%d: must be 1 to %d, the number of repeats", count, most)
+	}
+	count = cmp.Or(count, most)
+	out := make([]Part, count)
+	for i := range out {
+		out[i].Shard = fmt.Sprintf("%d/%d", i+1, count)
+	}
+	for repeat := range most {
+		out[repeat%count].Trials += len(s.ArmList())
+	}
+	return out, nil
+}

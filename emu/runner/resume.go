@@ -1,0 +1,155 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"testbed/emu/deploy"
+	"testbed/emu/kernel"
+	"testbed/results/rundir"
+	"testbed/results/safefile"
+	"testbed/workloads"
+)
+
+// Resume goes on with the run in a directory: it executes the trials that have not ended, and those that the run
+// did not choose. What is left of a trial that was killed is removed. The scenario, captures and the check of the
+// scale are those of the run.
+func Resume(ctx context.Context, dir, backend string, o Options) (*Outcome, error) {
+	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("go on with %s: %w", dir, err) }
+	m, err := rundir.ReadManifest(dir)
+	if err != nil {
+		return fail(err)
+	}
+	if m.Backend != backend {
+		return fail(fmt.Errorf("backend %s: use testbed %s --resume", m.Backend, verbOf(m.Backend)))
+	}
+	if m.ScaledBy != "" {
+		return fail(errors.New("it is the scaled half of a run: name the directory of the run"))
+	}
+	s, err := loadRecorded(dir)
+	if err != nil {
+		return fail(err)
+	}
+	o.resume, o.Captures = dir, Captures(m.Captures)
+	if m.CheckScale != "" {
+		if o.CheckScale, err = workloads.ParseFactor(m.CheckScale); err != nil {
+			return fail(err)
+		}
+	}
+	return execute(ctx, s, o, backend)
+}
+
+// differs names what makes trials of two runs no part of one run, "" if nothing does.
+func differs(a, b *Manifest) string {
+	for _, x := range []struct{ what, a, b string }{
+		{"backend", a.Backend, b.Backend}, {"scenario", a.Scenario, b.Scenario}, {"workload_fingerprint", a.Workload, b.Workload}, {"tool (version of testbed)", a.Tool, b.Tool},
+		{"captures", a.Captures, b.Captures}, {"check_scale", a.CheckScale, b.CheckScale}, {"scaled_by", a.ScaledBy, b.ScaledBy}, {"settings", string(a.Settings), string(b.Settings)},
+	} {
+		if x.a != x.b {
+			return fmt.Sprintf("%s: %s, and %s", x.what, x.a, x.b)
+		}
+	}
+	return ""
+}
+
+// open opens the directory of a run that goes on, with the figures of the trials that have ended.
+func (r *run) open(ctx context.Context, path string) error {
+	fail := func(err error) error { return fmt.Errorf("go on with %s: %w", path, err) }
+	if err := r.hold(path); err != nil {
+		return fail(err)
+	}
+	m, changes, err := rundir.Inspect(path)
+	if err != nil || m == nil {
+		return fail(errors.Join(err, r.release()))
+	}
+	now := r.manifest
+	if m.Backend == rundir.Fluid || len(m.Settings) == 0 {
+		now.Settings = m.Settings
+	}
+	if what := differs(m, &now); what != "" {
+		return fail(errors.Join(fmt.Errorf("trials of both would not belong together: %s: begin a new run", what), r.release()))
+	}
+	if m.Calibration != now.Calibration {
+		return fail(errors.Join(fmt.Errorf("the links were calibrated again (%s; now %s): begin a new run", m.Calibration, now.Calibration), r.release()))
+	}
+	r.path, r.manifest = path, *m
+	r.manifest.State, r.manifest.Error, r.manifest.Partial, r.manifest.Ended = rundir.Running, "", nil, time.Time{}
+	if r.backend == rundir.Packets {
+		if err := r.removeRemains(ctx); err != nil {
+			return fail(err)
+		}
+	}
+	for _, a := range r.arms {
+		for repeat := range a.done {
+			if err := a.trial(repeat, work{}).reopen(changes); err != nil {
+				return fail(err)
+			}
+		}
+	}
+	return r.save()
+}
+
+// reopen reads the figures of a trial if it has ended, and removes what is left of it otherwise.
+func (t *trial) reopen(changes []rundir.Change) error {
+	m, dir := &t.of.manifest, filepath.ToSlash(repeatDir("", t.Name, t.repeat))
+	key, err := t.key()
+	if err != nil {
+		return err
+	}
+	var of rundir.Trial
+	ended, err := readJSON(t.file(rundir.TrialFile), &of)
+	if err != nil {
+		return err
+	}
+	if !ended || m.Files[dir+"/"+rundir.TrialFile] == "" {
+		m.Unseal(dir)
+		for n := range t.s.Spec.Tries {
+			m.Unseal(filepath.ToSlash(filepath.Join(triesDir, dir)) + "." + fmt.Sprint(n+1))
+			err = errors.Join(err, os.RemoveAll(fmt.Sprintf("%s.%d", filepath.Join(t.of.path, triesDir, dir), n+1)))
+		}
+		return errors.Join(err, os.RemoveAll(t.path()))
+	}
+	if i := slices.IndexFunc(changes, func(c rundir.Change) bool { return strings.HasPrefix(c.File, dir+"/") }); i >= 0 {
+		return fmt.Errorf("%s: restore it, or remove the directory %s to execute the trial again", changes[i], t.path())
+	}
+	if of.Key != key {
+		return fmt.Errorf("trial %s has the key %.12s, and its scenario now %.12s: begin a new run", t.name(), of.Key, key)
+	}
+	rep, err := readFigures(t.file(figuresFile))
+	if err == nil {
+		t.done[t.repeat] = &rep
+	}
+	return err
+}
+
+// removeRemains removes the testbeds of this run that a kill left.
+func (r *run) removeRemains(ctx context.Context) error {
+	all, err := deploy.List(ctx, r.o.StateRoot)
+	for _, e := range all {
+		if e.Stale() && strings.HasPrefix(e.State.ID, r.manifest.Run+".") {
+			_, gone := deploy.Remove(ctx, r.o.StateRoot, e.State.ID, kernel.Reaper{})
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
+}
+
+// hold makes this process the only one that writes a run directory.
+func (r *run) hold(path string) (err error) {
+	r.held, err = safefile.Hold(path)
+	return err
+}
+
+// release lets others write the run directory.
+func (r *run) release() error {
+	if r.held == nil {
+		return nil
+	}
+	return r.held.Close()
+}

@@ -1,0 +1,171 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+
+	"testbed/emu/fault"
+	"testbed/emu/plan"
+	"testbed/emu/scenario"
+	"testbed/results/flows"
+	"testbed/results/report"
+	"testbed/results/rundir"
+	"testbed/results/verdict"
+	"testbed/topo"
+	"testbed/topo/units"
+)
+
+// run is a run directory: the trials of all arms and repeats of a scenario. All trials of a repeat have the same
+// workload, which is that of the scenario without the changes of its arms.
+type run struct {
+	s       *scenario.Scenario
+	o       Options
+	backend string // rundir.Packets or rundir.Fluid
+	fabric  *topo.Fabric
+	arms    []*arm
+	last    verdict.Level // of the latest trial
+	half    *run          // the same at a smaller scale; nil without a check of the scale
+
+	path     string   // "" before the directory exists
+	held     *os.File // its lock
+	manifest Manifest
+
+	mu    sync.Mutex // of what follows and, while trials run, of the manifest and arm.done
+	works []*work    // by repeat; those that trials need now
+	notes []string   // on the workload of repeat 0
+}
+
+// arm is what is compared: a scenario with the arm's policies and changes.
+type arm struct {
+	scenario.Arm
+	of     *run
+	place  int // in the order of arms
+	s      *scenario.Scenario
+	fabric *topo.Fabric
+	faults fault.Timeline
+	burst  func(units.Rate, units.Bytes) units.Bytes // of links; nil is the default
+	// predicted are the records of the fluid model for repeat 0, if they were computed before the run.
+	predicted *flows.Records
+	done      []*report.Repeat // by repeat; nil for those that have not ended
+}
+
+// trial is one execution of an arm.
+type trial struct {
+	*arm
+	repeat int // from 0
+	work
+	idle bool // a job runs alone: no attempt straggles
+}
+
+// newRun returns a run without a directory.
+func newRun(s *scenario.Scenario, o Options, backend string) (*run, error) {
+	f, err := s.Shape().Build()
+	if err != nil {
+		return nil, err
+	}
+	r := &run{s: s, o: o, backend: backend, fabric: f, works: make([]*work, s.Spec.Repeat)}
+	for i, of := range s.ArmList() {
+		a := &arm{Arm: of, of: r, place: i, s: s.OfArm(i), fabric: f, done: make([]*report.Repeat, s.Spec.Repeat)}
+		if shape := a.s.Shape(); !reflect.DeepEqual(shape, s.Shape()) {
+			if a.fabric, err = shape.Build(); err != nil {
+				return nil, fmt.Errorf("arm %s: %w", a.Name, err)
+			}
+		}
+		if a.faults, err = timeline(a.s, a.fabric); err != nil {
+			return nil, err
+		}
+		r.arms = append(r.arms, a)
+	}
+	return r, nil
+}
+
+// drawn returns the workload of a repeat, and draws it if no trial had it yet.
+func (r *run) drawn(repeat int) (*work, error) {
+	if r.works[repeat] == nil {
+		w, notes, err := r.draw(repeat)
+		if err != nil {
+			return nil, err
+		}
+		if repeat == 0 {
+			r.notes = notes
+		}
+		r.works[repeat] = &w
+	}
+	return r.works[repeat], nil
+}
+
+// timed returns the workload of a repeat, with the times of jobs alone.
+func (r *run) timed(ctx context.Context, repeat int) (work, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, err := r.drawn(repeat)
+	if err != nil || w.timed {
+		return *cmp.Or(w, &work{}), err
+	}
+	lone, unknown, err := r.alone(ctx, repeat, *w)
+	if unknown != "" && repeat == 0 && !slices.Contains(r.notes, unknown) {
+		r.notes = append(r.notes, unknown)
+	}
+	w.lone, w.timed = lone, err == nil
+	return *w, err
+}
+
+// trial returns a trial with the workload of its repeat.
+func (a *arm) trial(repeat int, w work) *trial {
+	if len(w.tasks) > 0 {
+		w.output = a.s.TaskOutput(w.tasks)
+	}
+	return &trial{arm: a, repeat: repeat, work: w}
+}
+
+func (a *arm) plan(repeat int) *plan.Plan {
+	return Plan(a.s.Spec.Name, a.s, a.fabric, a.s.RepeatSeed(repeat), a.burst)
+}
+
+func (t *trial) seed() uint64 { return t.s.RepeatSeed(t.repeat) }
+
+// jobsOnly reports whether transfers of tasks are summed up.
+func (t *trial) jobsOnly() bool { return t.of.backend == rundir.Fluid && t.s.Spec.Fluid.JobsOnly }
+
+// label is the name of the arm in progress and in errors.
+func (a *arm) label() string {
+	if a.of.manifest.ScaledBy != "" {
+		return a.Name + " (scaled)"
+	}
+	return a.Name
+}
+
+func (t *trial) name() string { return fmt.Sprintf("%s/%d", t.Name, t.repeat) }
+
+// path is the directory of the trial.
+func (t *trial) path() string { return repeatDir(t.of.path, t.Name, t.repeat) }
+
+func (t *trial) file(name string) string { return filepath.Join(t.path(), name) }
+
+// keyFormat changes whenever trials of equal scenarios have other files or files of another meaning.
+const keyFormat = 1
+
+// key is a digest of all that the trial depends on besides the program and the machine.
+func (t *trial) key() (string, error) {
+	one := *t.s
+	one.Spec.Repeat, one.Spec.Arms = 0, scenario.Arms{t.Arm}
+	of, err := one.Fingerprint()
+	if err != nil {
+		return "", err
+	}
+	b, err := json.Marshal([]any{keyFormat, t.of.backend, of, t.repeat})
+	if err != nil {
+		return "", fmt.Errorf("key of %s: %w", t.name(), err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -1,0 +1,101 @@
+package runner
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"testbed/results/rundir"
+)
+
+// sameReport checks that a report on a run without captures, from the figures of its trials, is the run's own to the last byte.
+func sameReport(t *testing.T, dir string) {
+	t.Helper()
+	again := filepath.Join(t.TempDir(), "again")
+	if _, err := Report(t.Context(), dir, ReportOptions{Out: again}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := os.ReadDir(again)
+	if err != nil || len(list) < 6 {
+		t.Fatalf("%d files, %v", len(list), err)
+	}
+	for _, e := range list {
+		own, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if got, err := os.ReadFile(filepath.Join(again, e.Name())); err != nil || !bytes.Equal(own, got) {
+			t.Errorf("%s is another (%v)", e.Name(), err)
+		}
+	}
+}
+
+// A simulation is reported on again from its trials.
+func TestReportOfASimulation(t *testing.T) {
+	for name, text := range map[string]string{"blocks": severalArms, "tasks": taskWork} {
+		t.Run(name, func(t *testing.T) {
+			out, err := Simulate(t.Context(), loadText(t, text), Options{Out: t.TempDir(), Version: "v1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameReport(t, out.Dir)
+		})
+	}
+}
+
+// Arms have their own fabrics and the same workload, which is that of the scenario without their changes: a load of half
+// of the uplinks at 2:1 is the same bytes at 1:1.
+func TestArmsWithTheirOwnFabrics(t *testing.T) {
+	s := loadText(t, `
+name: set
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 8, host_link: 20Mbps, oversubscription: "2:1", queue: 20ms}
+disk: {write: 10MB/s, size: 640MB}
+workload: [{kind: jobs, count: 12, load: 0.5, block: 1MB, packet: 32KB, window: 3}]
+arms:
+  - {name: two, coflow: fair, placement: hdfs}
+  - {name: one, coflow: fair, placement: hdfs, set: {fabric: {oversubscription: "1:1"}}}
+  - {name: slow, coflow: fair, placement: hdfs, set: {disk: {write: 1MB/s}}}
+repeat: 2
+`)
+	out, err := Simulate(t.Context(), s, Options{Out: t.TempDir(), Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := rundir.Open(out.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]string{}
+	for _, b := range run.Blocks {
+		asked[b.Arm] += fmt.Sprintln(b.Repeat, b.Block, b.Client, b.Size)
+	}
+	if asked["two"] == "" || asked["one"] != asked["two"] || asked["slow"] != asked["two"] {
+		t.Errorf("arms have other blocks:\n%s", cmp.Diff(asked["two"], asked["one"]))
+	}
+	mean := map[string]float64{}
+	for _, a := range out.Report.Summary.Arms {
+		mean[a.Name] = a.WriteTime.MeanUS
+	}
+	if mean["one"] >= mean["two"] || mean["slow"] <= 2*mean["two"] {
+		t.Errorf("write times %v: want less at 1:1, and more than twice as much on a tenth of the disk", mean)
+	}
+	sameReport(t, out.Dir)
+	got, err := Replay(t.Context(), out.Dir, ReplayOptions{Repeat: AllRepeats, Version: "v1"})
+	if err != nil || len(got.Repeats) != 6 {
+		t.Fatalf("%d logs, %v", len(got.Repeats), err)
+	}
+	for _, r := range got.Repeats {
+		if r.Differs != nil {
+			t.Errorf("%s/%d: %v", r.Arm, r.Repeat, r.Differs)
+		}
+	}
+	f, err := Predict(t.Context(), s, Options{})
+	if err != nil || len(f.Load) != 3 || f.Load[2].Duration <= f.Load[0].Duration {
+		t.Errorf("loads %+v, %v: want a longer time on a tenth of the disk", f.Load, err)
+	}
+}
