@@ -158,6 +158,10 @@ type TaskView struct {
 	Host  topo.HostID // that has sent the heartbeat
 	Slots []SlotState // of all hosts, by HostID
 	Jobs  []TaskJob   // submitted and unfinished, by submission, ties by ID
+	// Counts are the sums of the stages of each job, parallel to Jobs, so that policies need not read the stages
+	// of thousands of jobs. Users is above all their numbers of users.
+	Counts []TaskCount
+	Users  int
 	// Profiles is what the ended maps have consumed whose input has a place, by TaskJob.Profile
 	// and for all jobs so far, also those that have ended. Jobs without a profile are left out.
 	Profiles map[string]Consumption
@@ -225,6 +229,38 @@ type TaskJob struct {
 	Memory [3]int64
 	// Shuffle is where the data of the job is. Needs Shuffle.
 	Shuffle *ShuffleState
+}
+
+// TaskCount is the numbers of pending and running tasks of a job, by kind. User is the number of TaskJob.User.
+type TaskCount struct {
+	User             int
+	Pending, Running [jobs.TaskKinds]int
+}
+
+// Count computes the Counts and Users of Jobs.
+func (v *TaskView) Count() {
+	v.Counts = v.Counts[:0]
+	users := map[string]int{}
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		if _, known := users[j.User]; !known {
+			users[j.User] = len(users)
+		}
+		c := TaskCount{User: users[j.User]}
+		for s := range j.Stages {
+			c.Add(&j.Stages[s])
+		}
+		v.Counts = append(v.Counts, c)
+	}
+	v.Users = len(users)
+}
+
+// Add adds the tasks of a stage.
+func (c *TaskCount) Add(st *StageState) {
+	if k := st.Kind; k >= 0 && k < jobs.TaskKinds {
+		c.Pending[k] += st.Pending[NodeLocal] + st.Pending[RackLocal] + st.Pending[OffRack]
+		c.Running[k] += st.Running
+	}
 }
 
 // ShuffleState is where the data of a job is, by RackID.

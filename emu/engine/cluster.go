@@ -8,13 +8,12 @@ import (
 	"testbed/topo/units"
 )
 
-// cluster is the policies.Cluster for policies that declare the same facts. It is built at
-// most once in a step: the policies of the step share it, and a host that changes in between
-// is updated (hostChanged).
+// cluster is the policies.Cluster for policies that declare the same facts. They share it, and a
+// host that changes is updated (hostChanged).
 type cluster struct {
 	policies.Cluster
 	facts   facts
-	current bool // built in this step
+	current bool // except for Hosts, updated in this step
 }
 
 // facts are the needs on which a Cluster depends.
@@ -35,9 +34,9 @@ func (c *core) cluster(needs policies.Needs) *policies.Cluster {
 	shown.current = true
 	shown.Cluster = policies.Cluster{
 		Now: c.now, Fabric: c.cfg.Fabric, Capacity: c.cfg.Capacity, DiskRate: c.cfg.DiskRate, Zone: c.cfg.Zone,
-		Hosts: slices.Grow(shown.Hosts[:0], len(c.hosts)), Racks: slices.Grow(shown.Racks[:0], len(c.racks)),
+		Hosts: shown.Hosts, Racks: slices.Grow(shown.Racks[:0], len(c.racks)),
 	}
-	for h := range c.hosts {
+	for h := len(shown.Hosts); h < len(c.hosts); h++ { // when it is new
 		shown.Hosts = append(shown.Hosts, c.hostState(topo.HostID(h), known))
 	}
 	for _, r := range c.racks {
@@ -74,19 +73,16 @@ func (c *core) hostState(id topo.HostID, known facts) policies.HostState {
 	return s
 }
 
-// clusterChanged requires Clusters to be built again: a step begins, or loads have changed.
+// clusterChanged requires Clusters to be updated: a step begins, or loads have changed.
 func (c *core) clusterChanged() {
 	for _, shown := range c.clusters {
 		shown.current = false
 	}
 }
 
-// hostChanged updates a host in Clusters that have been built in this step. It must follow each
-// change of a host.
+// hostChanged updates a host in Clusters. It must follow each change of a host.
 func (c *core) hostChanged(h topo.HostID) {
 	for _, shown := range c.clusters {
-		if shown.current {
-			shown.Hosts[h] = c.hostState(h, shown.facts)
-		}
+		shown.Hosts[h] = c.hostState(h, shown.facts)
 	}
 }

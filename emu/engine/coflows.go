@@ -40,7 +40,7 @@ type coflow struct {
 	coordinator.Coflow
 
 	all    []*flow // by place: sorted by ID
-	flows  []*flow // unfinished flows
+	flows  []*flow // unfinished flows, sorted by ID unless it is free
 	demand *alloc.Demand
 
 	finished []units.Bytes // sizes of flows that have finished, ascending
@@ -61,6 +61,7 @@ type flow struct {
 	workloads.Flow
 	coflow     *coflow
 	place      int
+	at         int // index in coflow.flows, if its coflow is free
 	hash       uint32
 	task       *TaskTransfer // that it serves; nil for none
 	path       []topo.LinkID
@@ -98,6 +99,7 @@ func (x *coflows) arrived(c workloads.Coflow, from origin) error {
 	}
 	slices.SortFunc(st.all, func(a, b *flow) int { return cmp.Compare(a.ID, b.ID) })
 	st.flows = slices.Clone(st.all)
+	st.locate()
 	if !st.free {
 		x.rebuild(st)
 		x.activate(st)
@@ -159,8 +161,15 @@ func (x *coflows) startFlow(f *flow, ceiling units.Rate) {
 	x.command(StartTransfer{Coflow: f.coflow.State.ID, Flow: f.Flow, Hash: f.hash, Ceiling: ceiling, Read: f.coflow.read, Task: f.task})
 }
 
+// locate updates the places of flows in flows.
+func (c *coflow) locate() {
+	for i, f := range c.flows {
+		f.at = i
+	}
+}
+
 // each calls f for all coflows with unfinished flows: first those that control sees, then the free ones
-// by ID.
+// by ID. Their flows are sorted by ID.
 func (x *coflows) each(f func(*coflow)) {
 	for _, c := range x.active {
 		f(c)
@@ -173,6 +182,8 @@ func (x *coflows) each(f func(*coflow)) {
 	}
 	slices.SortFunc(free, func(a, b *coflow) int { return cmp.Compare(a.State.ID, b.State.ID) })
 	for _, c := range free {
+		slices.SortFunc(c.flows, func(a, b *flow) int { return cmp.Compare(a.ID, b.ID) })
+		c.locate()
 		f(c)
 	}
 }
@@ -205,6 +216,7 @@ func (x *coflows) join(id workloads.CoflowID, f workloads.Flow, from origin) err
 			x.grown = append(x.grown, c)
 		}
 	}
+	joined.at = len(c.flows)
 	c.flows = append(c.flows, joined)
 	x.begin(c, []*flow{joined})
 	return nil
@@ -366,7 +378,13 @@ func (x *coflows) end(f *flow, failed bool, why string) {
 	c := f.coflow
 	f.ended = true
 	delete(x.byFlow, f.ID)
-	if at, ok := slices.BinarySearchFunc(c.flows, f.ID, func(f *flow, id workloads.FlowID) int { return cmp.Compare(f.ID, id) }); ok {
+	if c.free { // a shuffle of a task scheduler can have thousands of flows
+		last := len(c.flows) - 1
+		c.flows[f.at] = c.flows[last]
+		c.flows[f.at].at = f.at
+		c.flows[last] = nil
+		c.flows = c.flows[:last]
+	} else if at, ok := slices.BinarySearchFunc(c.flows, f.ID, func(f *flow, id workloads.FlowID) int { return cmp.Compare(f.ID, id) }); ok {
 		c.flows = slices.Delete(c.flows, at, at+1)
 	}
 	c.State.Remaining -= f.remaining()

@@ -179,6 +179,9 @@ func (s *script) steps(steps []string, join bool) (out string) {
 			}
 		}
 		s.seen = nil
+		for _, facts := range []policies.Needs{{}, {LinkLoad: true, DiskUse: true}} {
+			s.e.cluster(facts)
+		}
 		now := must(time.ParseDuration(at))
 		due := len(evs) > 0 || now >= s.e.NextWake()
 		cmds, err := s.e.Step(now, evs...)
@@ -186,6 +189,13 @@ func (s *script) steps(steps []string, join bool) (out string) {
 			s.e = nil
 			add(err.Error(), true)
 			return out + line + "\n"
+		}
+		for _, shown := range s.e.clusters {
+			for h := range shown.Hosts {
+				if want := s.e.hostState(topo.HostID(h), shown.facts); shown.Hosts[h] != want {
+					s.t.Errorf("after %s: host %d is shown as %+v, want %+v", line, h, shown.Hosts[h], want)
+				}
+			}
 		}
 		if due { // a run has no other steps
 			log := NewLog(&s.log)

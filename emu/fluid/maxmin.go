@@ -77,6 +77,7 @@ type resource struct {
 	row     []spill    // what limits put on other watched resources
 	safe    float64    // at most the lowest safe rate of limits
 	ceiling float64    // at most the lowest ceiling of limits
+	beside  float64    // while it is watched: at least the highest rate of the other classes on it
 	watched bool
 	rising  bool    // its level is not final
 	low     float64 // rounding error of Load
@@ -421,6 +422,7 @@ func (s *sharing) finish(r int32, x *resource, rate float64) {
 		if e.classes > 0 {
 			s.Weight[e.resource] -= e.weight
 			s.add(e.resource, float64(e.weight*rate))
+			s.resources[e.resource].beside = max(s.resources[e.resource].beside, rate)
 		}
 	}
 	if rate > x.safe {
@@ -457,10 +459,11 @@ func (s *sharing) hold(r int32) {
 func (s *sharing) freeze(c *class, rate float64) {
 	s.rising--
 	for i, u := range c.uses {
-		if s.resources[u.resource].watched {
+		if x := &s.resources[u.resource]; x.watched {
 			w := c.weigh(int32(i))
 			s.Weight[u.resource] -= w
 			s.add(u.resource, float64(w*rate))
+			x.beside = max(x.beside, rate)
 		}
 	}
 	if rate > c.safe {
@@ -480,13 +483,18 @@ func (s *sharing) rises(c *class) bool {
 // rate, with all that this affects, and reports whether there are any.
 func (s *sharing) raiseFaster(r int32, rate float64) bool {
 	x := &s.resources[r]
-	if rate >= x.level*(1-rateTolerance) { // none was faster than x.level
+	if x.beside <= rate*(1+rateTolerance) {
 		return false
 	}
+	x.beside = 0
 	touched, loose := len(s.touched), len(s.loose)
 	for _, y := range x.on {
-		if c := y.class; s.keeps(c) && s.rateOf(c) > rate*(1+rateTolerance) {
+		switch c := y.class; {
+		case s.rises(c):
+		case s.keeps(c) && s.rateOf(c) > rate*(1+rateTolerance):
 			s.raise(c)
+		default:
+			x.beside = max(x.beside, s.rateOf(c))
 		}
 	}
 	return s.rise(touched, loose)
@@ -674,7 +682,7 @@ func (s *sharing) watch(r int32) {
 	if x.watched {
 		return
 	}
-	x.watched, s.Load[r], x.low = true, 0, 0
+	x.watched, x.beside, s.Load[r], x.low = true, math.Inf(1), 0, 0
 	s.touch(r)
 	for _, y := range x.on {
 		c := y.class

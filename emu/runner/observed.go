@@ -74,14 +74,16 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 				c.End = now
 				continue
 			}
-			if f.Task != nil {
-				continue // a read of an input block is a coflow of its own for policies alone
+			o.left[f.Coflow]--
+			if o.left[f.Coflow] != 0 {
+				continue
 			}
-			if o.left[f.Coflow]--; o.left[f.Coflow] == 0 {
-				c := o.coflows[f.Coflow]
-				c.End = now
+			c := o.coflows[f.Coflow]
+			c.End = now
+			if f.Task == nil { // a read of an input block is a coflow of its own for policies alone
 				o.done.Coflows = append(o.done.Coflows, *c)
 			}
+			o.ended(f.Coflow)
 		case engine.BlockDurable:
 			b := o.blocks[ev.Block]
 			if b == nil {
@@ -89,6 +91,7 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 			}
 			b.End = now
 			o.done.Blocks = append(o.done.Blocks, *b)
+			delete(o.blocks, ev.Block)
 		}
 	}
 	o.failures = append(o.failures, o.failuresOf(engine.Failures(now, evs, cmds))...)
@@ -117,6 +120,7 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 				if r.Width, r.Size = c.Parts, c.Size; r.End > 0 {
 					o.done.Coflows = append(o.done.Coflows, *r)
 				}
+				o.ended(id)
 			case c.Kind == engine.MarkWrite:
 				o.marked[workloads.BlockID(c.ID)] = c
 			case c.Kind == engine.MarkCoflow && o.coflows[id] == nil: // a read, which has no arrival event
@@ -137,6 +141,12 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 		}
 	}
 	return nil
+}
+
+// ended forgets a coflow that has ended.
+func (o *observed) ended(id workloads.CoflowID) {
+	delete(o.coflows, id)
+	delete(o.left, id)
 }
 
 // record keeps a flow that has ended, or adds it to a sum.

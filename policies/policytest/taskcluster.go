@@ -351,6 +351,7 @@ func (c *TaskCluster) View(needs policies.Needs) *policies.TaskView {
 		}
 		v.Jobs = append(v.Jobs, out)
 	}
+	v.Count()
 	return v
 }
 

@@ -116,6 +116,7 @@ func checkHeartbeat(s policies.TaskScheduler, c, other *TaskCluster, needs polic
 	}
 	empty := c.View(needs)
 	empty.Jobs = nil
+	empty.Count()
 	answer.Reset()
 	s.Assign(empty, &answer)
 	if err := CheckAssignment(empty, &answer); err != nil {
@@ -283,6 +284,7 @@ func overwriteTasks(v *policies.TaskView) {
 	}
 	clear(v.Jobs)
 	clear(v.Slots)
+	clear(v.Counts)
 	clear(v.Memory)
 	if v.History != nil {
 		for i := range v.History.Copies {

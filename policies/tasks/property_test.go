@@ -237,6 +237,7 @@ func TestUnrelatedInput(t *testing.T) {
 			}
 			at := rapid.IntRange(0, len(u.Jobs)).Draw(t, "idle job before")
 			u.Jobs = slices.Insert(u.Jobs, at, policies.TaskJob{ID: 1000, User: "idle", Stages: []policies.StageState{{Kind: jobs.Map, Tasks: 1, Done: 1, Need: jobs.Resources{CPU: 1, Memory: units.GB}}}})
+			u.Count()
 			var b policies.Assignment
 			other.Assign(u, &b)
 			for i := range b.Launch {

@@ -158,8 +158,7 @@ type decision struct {
 	counted          bool
 }
 
-// scan counts the tasks of all jobs, in one pass, because views can be large. If u is not nil, it
-// also finds their users.
+// scan copies the counts of all jobs. If u is not nil, it also finds their users.
 func (d *decision) scan(u *users) {
 	n := len(d.v.Jobs)
 	for k := range jobs.TaskKinds {
@@ -169,24 +168,18 @@ func (d *decision) scan(u *users) {
 	if u != nil {
 		u.start(d)
 	}
-	for i := range d.v.Jobs {
-		j := &d.v.Jobs[i]
-		var pending, running [jobs.TaskKinds]int
-		for n := range j.Stages {
-			st := &j.Stages[n]
-			if k := st.Kind; k >= 0 && k < jobs.TaskKinds {
-				pending[k] += st.Pending[policies.NodeLocal] + st.Pending[policies.RackLocal] + st.Pending[policies.OffRack]
-				running[k] += st.Running
-			}
-		}
+	for i := range d.v.Counts {
+		c := &d.v.Counts[i]
 		for k := range jobs.TaskKinds {
-			d.pending[k][i], d.running[k][i] = pending[k], running[k]
+			d.pending[k][i], d.running[k][i] = c.Pending[k], c.Running[k]
 		}
 		if u != nil {
-			u.add(d, i, j.User, pending, running)
+			u.add(d, i, c)
 		}
-		if d.delay.Waiting != NoWait {
-			d.delay.add(i, &j.Memory)
+	}
+	if d.delay.Waiting != NoWait {
+		for i := range d.v.Jobs {
+			d.delay.add(i, &d.v.Jobs[i].Memory)
 		}
 	}
 }

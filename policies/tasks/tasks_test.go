@@ -131,6 +131,7 @@ func reduceStage(running, pending int) policies.StageState {
 func (w *world) beat(s Scheduler, at time.Duration, h topo.HostID) *policies.Assignment {
 	w.Now, w.Host = at, h
 	w.a.Reset()
+	w.Count()
 	s.Assign(&w.TaskView, &w.a)
 	for _, m := range w.a.Jobs {
 		w.Jobs[m.Job].Memory = m.Value

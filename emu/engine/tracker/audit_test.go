@@ -16,6 +16,7 @@ func audit(t rapid.TB, k *Tracker) {
 	var launchable [2]int
 	for p, j := range k.order {
 		var live, running int
+		sums := policies.TaskCount{User: k.users[j.User]}
 		for _, st := range j.stages {
 			var count [3]int
 			lost := 0
@@ -44,6 +45,10 @@ func audit(t rapid.TB, k *Tracker) {
 			if st.state.Pending != [3]int{0, 0, want} || st.state.Waiting != count[pending] || st.state.Done != count[done] || st.state.Running != count[inProgress] {
 				t.Errorf("stage %d.%d shows %+v, has %v", j.ID, st.index, *st.state, count)
 			}
+			sums.Add(st.state)
+		}
+		if k.view.Counts[p] != sums {
+			t.Errorf("job %d shows %+v, has %+v", j.ID, k.view.Counts[p], sums)
 		}
 		for _, a := range k.view.Jobs[p].Running {
 			if !a.Killing {

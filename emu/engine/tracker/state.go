@@ -18,7 +18,8 @@ import (
 type job struct {
 	*jobs.Job
 	at      time.Duration // of its submission
-	place   int           // index into Tracker.order and view.Jobs
+	place   int           // index into Tracker.order, view.Jobs and view.Counts; -1 if it is not in them yet
+	count   policies.TaskCount
 	stages  []*stage
 	over    bool
 	shuffle *policies.ShuffleState // that schedulers see; nil if they need none
@@ -97,7 +98,13 @@ func (t *Tracker) submitted(spec *jobs.Job) error {
 	if err := t.check(spec); err != nil {
 		return err
 	}
-	j := &job{Job: spec, at: t.now, stages: make([]*stage, len(spec.Stages))}
+	j := &job{Job: spec, at: t.now, place: -1, stages: make([]*stage, len(spec.Stages))}
+	user, known := t.users[j.User]
+	if !known {
+		user = len(t.users)
+		t.users[j.User], t.view.Users = user, user+1
+	}
+	j.count.User = user
 	states := make([]policies.StageState, len(spec.Stages))
 	for s := range spec.Stages {
 		j.stages[s] = t.newStage(j, s, &states[s])
@@ -114,6 +121,7 @@ func (t *Tracker) submitted(spec *jobs.Job) error {
 	t.order = slices.Insert(t.order, at, j)
 	t.view.Jobs = slices.Insert(t.view.Jobs, at, policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Profile: j.Profile, Submit: t.now,
 		Input: inputOf(spec), Stages: states, Shuffle: j.shuffle})
+	t.view.Counts = slices.Insert(t.view.Counts, at, j.count)
 	t.renumber(at)
 	t.jobs[j.ID] = j
 	return nil
@@ -285,6 +293,12 @@ func (t *Tracker) refresh(st *stage) {
 		shown = st.count[pending]
 	}
 	t.launchable[st.Kind] += shown - st.shown
+	c := &st.job.count
+	c.Pending[st.Kind] += shown - st.shown
+	c.Running[st.Kind] += st.count[running] - st.state.Running
+	if st.job.place >= 0 && !st.job.over {
+		t.view.Counts[st.job.place] = *c
+	}
 	st.shown = shown
 	st.state.Done, st.state.Running, st.state.Waiting = st.count[done], st.count[running], st.count[pending]
 	st.state.Pending = [policies.Localities]int{policies.OffRack: shown}
@@ -314,6 +328,7 @@ func (t *Tracker) endJob(j *job, why string) {
 	}
 	t.order = slices.Delete(t.order, j.place, j.place+1)
 	t.view.Jobs = slices.Delete(t.view.Jobs, j.place, j.place+1)
+	t.view.Counts = slices.Delete(t.view.Counts, j.place, j.place+1)
 	t.renumber(j.place)
 	delete(t.jobs, j.ID)
 	t.ended[j.ID] = true

@@ -66,6 +66,7 @@ type Tracker struct {
 	jobs     map[jobs.JobID]*job         // unfinished
 	ended    map[jobs.JobID]bool         // finished and failed ones, about which events may still arrive
 	order    []*job                      // unfinished, by submission, ties by ID: parallel to view.Jobs
+	users    map[string]int              // policies.TaskCount.User, by name
 	hosts    []host                      // by HostID
 	racks    []place                     // by RackID
 	fetch    map[FetchID]*fetch          // in flight
@@ -126,7 +127,7 @@ func New(cfg Config) (*Tracker, error) {
 	n := cfg.Fabric.Hosts()
 	t := &Tracker{
 		cfg: cfg, limits: cfg.Scheduler.Slots(cfg.Slots), needs: cfg.Scheduler.Needs(),
-		jobs: map[jobs.JobID]*job{}, ended: map[jobs.JobID]bool{}, fetch: map[FetchID]*fetch{}, stopping: map[jobs.AttemptID]*attempt{},
+		jobs: map[jobs.JobID]*job{}, ended: map[jobs.JobID]bool{}, fetch: map[FetchID]*fetch{}, users: map[string]int{}, stopping: map[jobs.AttemptID]*attempt{},
 		hosts: make([]host, n), racks: make([]place, cfg.Fabric.Racks()),
 		own: policies.Cluster{Fabric: cfg.Fabric, Hosts: make([]policies.HostState, n), Racks: make([]policies.RackState, cfg.Fabric.Racks())},
 	}
