@@ -71,7 +71,7 @@ var onlyOfKind = regexp.MustCompile(` Only of kind [a-z-]+(, which requires it)?
 
 // sectioned reports whether a key of the whole file has tables of its own.
 func (r *reference) sectioned(key string) bool {
-	return slices.Contains([]string{"fabric", "disk", "heartbeat", "coordinator", "fluid", "scale", "tasks", "capture", "limits"}, key)
+	return slices.Contains([]string{"sweep", "fabric", "disk", "heartbeat", "coordinator", "fluid", "scale", "tasks", "capture", "limits"}, key)
 }
 
 // values describes the values of a key in a few words.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,7 @@ func (a *app) validateCmd() *cobra.Command {
 		Use: "validate SCENARIO", Short: "Check a scenario and its trace files",
 		Long: `Validate reports all errors of a scenario at once, each with its file, line and column. It
 reads the traces, workload files and job files that the scenario names, and builds nothing.
+Of a scenario with a sweep it prints a line for each point, or an object with --json.
 SCENARIO may be -, standard input, as for all verbs that read a scenario: paths in it are then
 relative to the working directory.
 
@@ -32,17 +34,34 @@ machine lacks. The file is valid nevertheless: another machine, or testbed sim, 
 			if err != nil {
 				return err
 			}
-			p, err := runner.Preview(s)
-			if err != nil {
-				return err
+			var missing []scenario.Problem
+			for _, point := range s.Points() {
+				p, err := runner.Preview(point.Scenario)
+				if err != nil {
+					return err
+				}
+				for _, m := range p.Missing {
+					if !slices.Contains(missing, m) {
+						missing = append(missing, m)
+						fmt.Fprintln(a.stderr, "warning: this machine cannot run it:", m)
+					}
+				}
+				of := struct {
+					Point string `json:"point,omitempty"`
+					*runner.Forecast
+				}{point.Name(), p}
+				if err := a.print(of, func(w io.Writer) error {
+					name := args[0]
+					if of.Point != "" {
+						name += ": " + of.Point
+					}
+					_, err := fmt.Fprintf(w, "%s: OK: %s\n", name, p)
+					return err
+				}); err != nil {
+					return err
+				}
 			}
-			for _, missing := range p.Missing {
-				fmt.Fprintln(a.stderr, "warning: this machine cannot run it:", missing)
-			}
-			return a.print(p, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "%s: OK: %s\n", args[0], p)
-				return err
-			})
+			return nil
 		},
 	}
 	f.add(cmd)

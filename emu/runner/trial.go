@@ -68,6 +68,9 @@ type trial struct {
 
 // newRun returns a run without a directory.
 func newRun(s *scenario.Scenario, o Options, backend string) (*run, error) {
+	if n := len(s.Points()); n > 1 {
+		return nil, fmt.Errorf("run scenario %s: it has a sweep of %d points, and a run has one: write one scenario for each", s.Spec.Name, n)
+	}
 	f, err := s.Shape().Build()
 	if err != nil {
 		return nil, err

@@ -20,10 +20,10 @@ var sameInArms = []struct {
 	remedy string
 	keys   []string
 }{
-	{"state it once, for all arms", []string{"version", "name", "vars", "arms", "repeat", "tries"}},
+	{"state it once, for all arms", []string{"version", "name", "vars", "sweep", "arms", "repeat", "tries", "limits.alone"}},
 	{"sweep it instead, so that each value has a workload of its own", []string{
 		"workload", "seed", "scale", "fabric.kind", "fabric.leaves", "fabric.hosts_per_leaf", "fabric.ports",
-		"tasks.input.placement", "tasks.input.replicas", "tasks.output.block", "tasks.output.replicas",
+		"tasks.input", "tasks.output.block", "tasks.output.replicas",
 		"limits.flows", "limits.blocks", "limits.tasks", "limits.trace",
 	}},
 }
@@ -142,15 +142,19 @@ func (c change) label(position int) string {
 	case yamltree.IsNull(c.value):
 		text = "none"
 	case c.value.Kind == yaml.ScalarNode:
-		text = strings.NewReplacer(":", "to", "µ", "u").Replace(c.value.Value)
+		text = nameOf(c.value.Value)
 	}
-	text = strings.Map(func(r rune) rune {
+	return c.key[strings.LastIndexByte(c.key, '.')+1:] + "=" + text
+}
+
+// nameOf returns a value as a part of a name: with "to" for a colon, and - for other characters that names cannot have.
+func nameOf(value string) string {
+	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune("._+-", r) || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
 			return r
 		}
 		return '-'
-	}, text)
-	return c.key[strings.LastIndexByte(c.key, '.')+1:] + "=" + text
+	}, strings.NewReplacer(":", "to", "µ", "u").Replace(value))
 }
 
 // merger applies changes to the tree of a scenario. It shares nodes with that tree and modifies none.

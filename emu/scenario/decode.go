@@ -269,7 +269,7 @@ func (d *decoder) set(n *yaml.Node, path string, f field, v reflect.Value) {
 		return
 	}
 	switch p := v.Addr().Interface().(type) {
-	case *Vars:
+	case *Vars, *Sweep:
 		return // read before substitution
 	case *Arms:
 		*p = d.arms(n, path)

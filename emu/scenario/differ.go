@@ -61,6 +61,20 @@ func WorkloadDiffers(a, b *Scenario) ([]Differs, error) {
 
 // values returns the values of the scenario's workload and cluster, by key.
 func (s *Scenario) values() (map[string]*Value, error) {
+	if len(s.points) > 0 {
+		all := map[string]*Value{}
+		for _, p := range s.points {
+			values, err := p.Scenario.values()
+			if err != nil {
+				return nil, err
+			}
+			for key, v := range values {
+				v.Key = p.Name() + ": " + key
+				all[v.Key] = v
+			}
+		}
+		return all, nil
+	}
 	resolved, err := s.Resolved()
 	if err != nil {
 		return nil, err

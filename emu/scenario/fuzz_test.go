@@ -31,6 +31,9 @@ func FuzzLoadScenario(f *testing.F) {
 		"name: x\nfabric: {kind: switch, ports: 8, host_link: 50Mbps, host_links: [{hosts: \"h0-0[01]\", rate: 10Mbps}]}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair]}\n",
 		"name: x\nfabric: {leaves: 2, spines: 2, hosts_per_leaf: 4, host_link: 50Mbps, uplink: 25Mbps, delay: 1ms, links: [{link: leaf0>spine1, rate: 10Mbps, delay: 2ms, queue: 30KB}]}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair]}\n",
 		jobsScenario,
+		jobsScenario[:strings.Index(jobsScenario, "arms:")] + "arms: {coflow: [fair], placement: [hdfs], fabric.oversubscription: [\"1:1\", \"2:1\"], disk.read: [null, 9MB/s]}\n",
+		strings.Replace(good, "repeat: 2", "sweep: {n: [1, 2, 3], trace: [small.txt], exclude: [{n: 3}], include: [{n: 4, trace: small.txt}]}\nrepeat: 2", 1),
+		strings.Replace(good, "arms:\n  coflow: [fair, sebf]\n", "arms:\n  coflow: [fair]\n  fabric.queue: [10ms, 40KB]\n  fabric.links: [null, [{link: leaf0>spine1, delay: 1ms}]]\n", 1),
 	} {
 		if _, err := Parse("s.yaml", []byte(text), options(nil)); err != nil {
 			f.Fatalf("a seed does not load, and so tests little: %v\n%s", err, text)
@@ -108,15 +111,29 @@ func checkLoad(t *testing.T, text string, o Options) {
 	if fingerprint(t, again) != want {
 		t.Errorf("the source is another scenario:\n%s", s.Source())
 	}
+	for _, p := range s.Points() {
+		checkResolved(t, p.Scenario, o)
+		if p.Values == nil {
+			continue
+		}
+		again, err := Parse("s.yaml", p.Scenario.Source(), Options{Catalog: o.Catalog, Open: open})
+		if err != nil || fingerprint(t, again) != fingerprint(t, p.Scenario) {
+			t.Fatalf("the source of point %s: %v\n%s", p.Name(), err, p.Scenario.Source())
+		}
+	}
+}
+
+func checkResolved(t *testing.T, s *Scenario, o Options) {
+	t.Helper()
 	resolved, err := s.Resolved()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err = Parse("s.yaml", resolved, Options{Catalog: o.Catalog, Open: o.Open})
+	again, err := Parse("s.yaml", resolved, Options{Catalog: o.Catalog, Open: o.Open})
 	if err != nil {
 		t.Fatalf("the resolved scenario does not load: %v\n%s", err, resolved)
 	}
-	if fingerprint(t, again) != want {
+	if fingerprint(t, again) != fingerprint(t, s) {
 		t.Errorf("the resolved scenario is another one:\n%s", resolved)
 	}
 }

@@ -33,7 +33,8 @@ const maxProblems = 100
 // scenario file, in the order of the file.
 type Errors struct {
 	Problems []Problem
-	More     int // number of problems that are left out
+	More     int    // number of problems that are left out
+	at       string // name of the point of a sweep
 }
 
 func (e *Errors) Error() string {

@@ -27,6 +27,9 @@ func (s *Scenario) Scaled(by workloads.Factor) (*Scenario, error) {
 	if by.Num <= 0 || by.Den <= 0 || by.Num <= by.Den {
 		return nil, fmt.Errorf("scale scenario %s by %v: the factor must be above 1, such as 2", s.Spec.Name, by)
 	}
+	if len(s.points) > 0 {
+		return nil, fmt.Errorf("scale scenario %s: it has a sweep of %d points: scale one of them", s.Spec.Name, len(s.points))
+	}
 	if s.base != nil {
 		base, err := s.base.Scaled(by)
 		if err != nil {

@@ -18,9 +18,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,6 +46,8 @@ type Options struct {
 	Catalog catalog.Catalog
 	// Open opens a trace; nil is files.Open, which accepts only regular files.
 	Open func(name string) (fs.File, error)
+	// read are the files that other points of a sweep have read, by kind, path and limits.
+	read map[string]loadedTrace
 }
 
 // Scenario is a valid scenario.
@@ -60,6 +64,8 @@ type Scenario struct {
 	// base is the scenario without the changes of an arm, which has the index; nil if s is that.
 	base  *Scenario
 	index int
+	// points are those of the sweep; none if the file has no sweep.
+	points []Point
 }
 
 // loadedTrace is the trace or the workload file of an item of the workload.
@@ -177,21 +183,55 @@ func Parse(name string, data []byte, o Options) (*Scenario, error) {
 	}
 	d := newDecoder(name, o.Catalog)
 	root := d.parse(data)
+	if n := valueOf(root, "sweep"); n != nil {
+		d.refuse(root, "")
+		if d.newer(root) {
+			return nil, d.err()
+		}
+		sw := d.sweep(n, valueOf(root, "vars"), o.Set)
+		if err := d.err(); err != nil {
+			return nil, err
+		}
+		o.read = map[string]loadedTrace{}
+		return parsePoints(name, data, o, sw)
+	}
+	s, _, err := parse(name, data, o, nil)
+	return s, err
+}
+
+// parse reads a scenario without a sweep, or the point of a sweep. whole is then the Source of all points.
+func parse(name string, data []byte, o Options, point []Assignment) (_ *Scenario, whole []byte, err error) {
+	d := newDecoder(name, o.Catalog)
+	root := d.parse(data)
 	if root == nil {
-		return nil, d.err()
+		return nil, nil, d.err()
+	}
+	set, sweeps := maps.Clone(o.Set), map[string]bool{}
+	if set == nil {
+		set = map[string]string{}
+	}
+	for _, a := range point {
+		set[a.Name], sweeps[a.Name] = a.Value, true
 	}
 	s := &Scenario{catalog: o.Catalog, decoded: d}
 	sub := &substituter{
-		decoder: d, set: o.Set, used: map[string]bool{}, isSet: map[*yaml.Node]bool{},
+		decoder: d, set: set, swept: sweeps, used: map[string]bool{}, isSet: map[*yaml.Node]bool{},
 		text: string(data), starts: lineStarts(string(data)), edits: map[*yaml.Node]*edit{},
+		sweptIn: map[*yaml.Node]bool{}, paths: map[*yaml.Node]string{},
 	}
 	d.refuse(root, "")
+	for i := 0; point != nil && i < len(root.Content); i += 2 {
+		if root.Content[i].Value == "sweep" {
+			root.Content = slices.Delete(root.Content, i, i+2)
+			break
+		}
+	}
 	sub.readVars(root)
 	sub.substitute(root, "")
 	sub.unused(root)
 	d.at[""] = root
 	if d.newer(root) {
-		return nil, d.err()
+		return nil, nil, d.err()
 	}
 	d.mapping(root, "", reflect.ValueOf(&s.Spec).Elem())
 	s.Spec.Vars = sub.vars
@@ -215,10 +255,21 @@ func Parse(name string, data []byte, o Options) (*Scenario, error) {
 		}
 	}
 	if err := d.err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.source = sub.edited()
-	return s, nil
+	if point != nil {
+		whole = s.source
+		if s.source, err = sub.pointSource(root); err != nil {
+			return nil, nil, fmt.Errorf("write point %s of %s: %w", pointName(point), name, err)
+		}
+	}
+	for _, arm := range s.changedArms {
+		if arm != nil {
+			arm.source = s.source
+		}
+	}
+	return s, whole, nil
 }
 
 // newestVersion is the newest version of scenario files that Load reads.
@@ -267,6 +318,10 @@ func (s *Scenario) readTrace(sub *substituter, i int, name string, item Item, o 
 	file := filepath.FromSlash(name)
 	if !filepath.IsAbs(file) && !sub.isSet[n] {
 		file = filepath.Join(filepath.Dir(sub.file), file)
+	}
+	key := fmt.Sprint(what, " ", file, " ", s.Spec.Limits)
+	if t, ok := o.read[key]; ok {
+		return s.stored(sub, n, at, name, file, t)
 	}
 	open := o.Open
 	if open == nil {
@@ -336,9 +391,27 @@ func (s *Scenario) readTrace(sub *substituter, i int, name string, item Item, o 
 		sub.fail(n, at, "%s: %d invalid lines%s: expected a %s", clip(file), bad.Total, more, expected)
 		return loadedTrace{}
 	}
-	t.file = File{Name: s.traceName(filepath.Base(file)), Data: data}
+	t.file.Data = data
 	sum := sha256.Sum256(data)
 	t.sum = hex.EncodeToString(sum[:])
+	if o.read != nil {
+		o.read[key] = t
+	}
+	return s.stored(sub, n, at, name, file, t)
+}
+
+// stored gives a file that was read its name in Files, and sets its path to that in the edited text.
+func (s *Scenario) stored(sub *substituter, n *yaml.Node, at, name, file string, t loadedTrace) loadedTrace {
+	var err error
+	t.file.Name = s.traceName(filepath.Base(file))
+	if sub.sweptIn[n] {
+		if t.file.Name, err = sweptName(name); err != nil {
+			sub.fail(n, at, "%v", err)
+		}
+		sub.paths[n] = t.file.Name
+		return t
+	}
+	sub.paths[n] = t.file.Name
 	if e, ok := sub.edits[n]; ok {
 		e.text = render(t.file.Name, true)
 	} else if start, end, ok := sub.span(n); ok {
@@ -382,17 +455,22 @@ func (s *Scenario) Problem(path, text string) Problem {
 // scenario.yaml, which is Source, and its traces, workload files and job files.
 func (s *Scenario) Files() []File {
 	files := []File{{Name: "scenario.yaml", Data: s.Source()}}
-	for _, t := range s.traces {
-		if t.held() {
-			files = append(files, t.file)
+	for _, p := range s.Points() {
+		for _, t := range p.Scenario.traces {
+			if t.held() && !slices.ContainsFunc(files, func(f File) bool { return f.Name == t.file.Name }) {
+				files = append(files, t.file)
+			}
 		}
 	}
 	return files
 }
 
 // Resolved returns the scenario as YAML with variables replaced and every default
-// written out.
+// written out; of a scenario with a sweep, a document for each point.
 func (s *Scenario) Resolved() ([]byte, error) {
+	if len(s.points) > 0 {
+		return s.resolvedPoints()
+	}
 	spec := s.Spec
 	spec.Vars = nil
 	out, err := yaml.Dump(spec, yaml.WithLineWidth(-1))
@@ -403,14 +481,26 @@ func (s *Scenario) Resolved() ([]byte, error) {
 }
 
 // Fingerprint returns a SHA-256, in hex, of the scenario's resolved values and the bytes
-// of its traces, independent of their paths. Scenarios that differ only in comments, order
+// of its traces, independent of their paths; of a scenario that OfArm returns, also of its Base. Scenarios that differ only in comments, order
 // of keys or use of variables have the same fingerprint.
 func (s *Scenario) Fingerprint() (string, error) {
+	if len(s.points) > 0 {
+		return s.fingerprintOfPoints()
+	}
 	copied := s.withPaths(func(t loadedTrace) string { return "sha256:" + t.sum })
 	copied.Spec.Version = 0 // left out: the format of the file is not part of its values
 	resolved, err := copied.Resolved()
 	if err != nil {
 		return "", err
+	}
+	if s.base != nil { // the workload of an arm depends on the scenario without its changes
+		base := *s.base
+		base.Spec.Arms = nil
+		of, err := base.Fingerprint()
+		if err != nil {
+			return "", err
+		}
+		resolved = append(resolved, of...)
 	}
 	sum := sha256.Sum256(resolved)
 	return hex.EncodeToString(sum[:]), nil

@@ -269,8 +269,21 @@ func (d describer) value(t reflect.Type, f field) *jsonschema.Schema {
 	case reflect.TypeFor[Vars]():
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{
 			Description: "Default of the variable; no value if it must be set.",
-			OneOf:       []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}, {Type: "null"}},
+			OneOf:       append(oneValue().OneOf, &jsonschema.Schema{Type: "null"}),
 		}}
+	case reflect.TypeFor[Sweep]():
+		one, value := uint64(1), &jsonschema.Schema{Type: "array", Items: oneValue()}
+		value.MinItems = &one
+		points := func(text string) *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "array", Description: text, Items: &jsonschema.Schema{Type: "object", AdditionalProperties: oneValue()}}
+		}
+		s := &jsonschema.Schema{
+			Type: "object", Properties: jsonschema.NewProperties(), AdditionalProperties: jsonschema.FalseSchema,
+			PatternProperties: map[string]*jsonschema.Schema{varName.String(): value},
+		}
+		s.Properties.Set(excludeKey, points("Values of some or all swept variables; points with all of them are left out."))
+		s.Properties.Set(includeKey, points("Points to add, each with a value of every swept variable."))
+		return s
 	case reflect.TypeFor[map[string]any]():
 		return &jsonschema.Schema{Ref: "#/$defs/" + changesDefinition}
 	case reflect.TypeFor[Arms]():
@@ -328,6 +341,11 @@ func (d describer) value(t reflect.Type, f field) *jsonschema.Schema {
 		return &whole
 	}
 	return &jsonschema.Schema{Default: whole.Default, AnyOf: []*jsonschema.Schema{s, variable()}}
+}
+
+// oneValue returns the schema of a value of a variable.
+func oneValue() *jsonschema.Schema {
+	return &jsonschema.Schema{OneOf: []*jsonschema.Schema{{Type: "string"}, {Type: "number"}, {Type: "boolean"}}}
 }
 
 // keysToSet returns the pattern of the keys of the scenario that arms can set, with a number of dots: "*" or "+".

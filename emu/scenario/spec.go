@@ -30,6 +30,10 @@ type Spec struct {
 	// "testbed run --set name=value" overrides its default. A variable without a default must be
 	// set. $$ stands for a dollar sign.
 	Vars Vars `yaml:"vars,omitempty"`
+	// Sweep is the values of variables to run the scenario with, as lists by variable, in all
+	// combinations. Each is a point, with a workload of its own. exclude lists values whose points are left
+	// out, and include lists points to add.
+	Sweep Sweep `yaml:"sweep,omitempty"`
 	// Fabric is the network to emulate.
 	Fabric Fabric `yaml:"fabric" jsonschema:"required"`
 	// Disk is the configuration of the disks of each host. Required if the workload writes blocks or
@@ -402,6 +406,9 @@ type Policy struct {
 
 // Vars maps the name of a variable to its default; nil is a variable that must be set.
 type Vars map[string]*string
+
+// Sweep is empty in a Spec, which is that of one point; see Scenario.Points.
+type Sweep map[string][]string
 
 // Capture is the configuration of packet captures.
 type Capture struct {

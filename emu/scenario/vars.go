@@ -28,6 +28,10 @@ type substituter struct {
 	edits  map[*yaml.Node]*edit // of text, by the replaced scalar
 	isSet  map[*yaml.Node]bool  // values that consist of one variable, set by --set
 	joined int                  // total bytes of values after substitution
+
+	swept   map[string]bool       // variables whose value in set is that of a point
+	sweptIn map[*yaml.Node]bool   // values that such a variable is part of; they have no edits
+	paths   map[*yaml.Node]string // paths of files, with their names in Files
 }
 
 // edit replaces a scalar in the text of the file.
@@ -69,23 +73,27 @@ func (s *substituter) readVars(root *yaml.Node) {
 	}
 	for _, name := range sortedKeys(s.set) {
 		value := s.set[name]
+		how := "set by --set"
+		if s.swept[name] {
+			how = "swept"
+		}
 		if _, ok := s.vars[name]; !ok {
 			at := root
 			if n != nil {
 				at = n
 			}
 			hint := cmp.Or(didYouMean(name, sortedKeys(s.vars)), ": the file declares "+cmp.Or(strings.Join(sortedKeys(s.vars), ", "), "none"))
-			s.fail(at, yamltree.Join("vars", clip(name)), "set by --set, but not declared%s", hint)
+			s.fail(at, yamltree.Join("vars", clip(name)), "%s, but not declared%s", how, hint)
 			continue
 		}
 		if !utf8.ValidString(value) || len(value) > 4096 || strings.ContainsFunc(value, func(c rune) bool {
 			return c < ' ' || c == 0x7f || c == '\u0085' || c == '\u2028' || c == '\u2029' || c == '\ufeff'
 		}) {
-			s.fail(nodes[name], yamltree.Join("vars", name), "set by --set to %q: expected at most 4096 bytes of text on one line", clip(value))
+			s.fail(nodes[name], yamltree.Join("vars", name), "%s to %q: expected at most 4096 bytes of text on one line", how, clip(value))
 			continue
 		}
 		s.vars[name] = &value
-		if node := nodes[name]; node.Kind == yaml.ScalarNode {
+		if node := nodes[name]; node.Kind == yaml.ScalarNode && !s.swept[name] {
 			if start, end, ok := s.span(node); ok {
 				text := render(value, false)
 				if start == end && s.text[start-1] == ':' {
@@ -103,8 +111,12 @@ func (s *substituter) readVars(root *yaml.Node) {
 func (s *substituter) unused(root *yaml.Node) {
 	for _, name := range sortedKeys(s.set) {
 		if _, ok := s.vars[name]; ok && !s.used[name] {
+			how := "set by --set"
+			if s.swept[name] {
+				how = "swept"
+			}
 			n := valueOf(valueOf(root, "vars"), name)
-			s.fail(n, yamltree.Join("vars", name), "set by --set, but the file does not use ${%s}: leave it out", name)
+			s.fail(n, yamltree.Join("vars", name), "%s, but the file does not use ${%s}: leave it out", how, name)
 		}
 	}
 }
@@ -148,6 +160,7 @@ func (s *substituter) scalar(n *yaml.Node, path string) {
 	if name, ok := strings.CutPrefix(n.Value, "${"); ok {
 		if name, ok := strings.CutSuffix(name, "}"); ok {
 			_, s.isSet[n] = s.set[name]
+			s.isSet[n] = s.isSet[n] && !s.swept[name]
 		}
 	}
 	n.Value = value
@@ -158,7 +171,9 @@ func (s *substituter) scalar(n *yaml.Node, path string) {
 			n.Style, n.Tag = 0, doc.Content[0].Tag
 		}
 	}
-	s.edits[n] = &edit{start, end, render(value, true)}
+	if !s.sweptIn[n] {
+		s.edits[n] = &edit{start, end, render(value, true)}
+	}
 }
 
 // expand returns the value of a scalar with its variables replaced. If that fails, it reports
@@ -197,6 +212,7 @@ func (s *substituter) expand(n *yaml.Node, path string) (_ string, ok bool) {
 				}
 			default:
 				s.used[name] = true
+				s.sweptIn[n] = s.sweptIn[n] || s.swept[name]
 				b.WriteString(*value)
 			}
 		default:
