@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"testbed/emu/runner"
+	"testbed/emu/scenario"
 	"testbed/results/rundir"
 	"testbed/topo/words"
 )
@@ -19,12 +20,14 @@ import (
 type choiceFlags struct {
 	resume         bool
 	arms           string
+	points         []string
 	repeats, shard string
 }
 
 func (f *choiceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.resume, "resume", false, "execute the trials that a run lacks: of a run directory, of the newest run of a SCENARIO, or of the newest run")
+	cmd.Flags().BoolVar(&f.resume, "resume", false, "execute the trials that a run lacks: of a run directory, of the newest run of a SCENARIO, which begins if there is none, or of the newest run")
 	addArm(cmd, &f.arms, "several with commas; default: all")
+	cmd.Flags().StringArrayVar(&f.points, "point", nil, "only points of the sweep with this value of a variable: `name=value` (repeatable)")
 	cmd.Flags().StringVar(&f.repeats, "repeats", "", "repeats (only these, counted from 0, such as 3 or 3..5; default: all)")
 	cmd.Flags().StringVar(&f.shard, "shard", "", "only this part of the trials, with all arms of a repeat in one part: `i/n`, such as 1/4")
 }
@@ -33,6 +36,13 @@ func (f *choiceFlags) add(cmd *cobra.Command) {
 func (f *choiceFlags) choice() (c runner.Choice, err error) {
 	if f.arms != "" {
 		c.Arms = strings.Split(f.arms, ",")
+	}
+	for _, p := range f.points {
+		name, value, ok := strings.Cut(p, "=")
+		if !ok || name == "" {
+			return c, usageError{fmt.Errorf("--point %q: must be name=value", p)}
+		}
+		c.Points = append(c.Points, scenario.Assignment{Name: name, Value: value})
 	}
 	if f.repeats != "" {
 		if c.Repeats, err = runner.ParseRepeats(f.repeats); err != nil {
@@ -68,8 +78,8 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// directory returns the directory of the run to go on with.
-func (f *choiceFlags) directory(scenario *scenarioFlags, args []string, out, backend string) (string, error) {
+// directory returns the directory of the run to go on with, "" if there is none yet of a scenario.
+func (f *choiceFlags) directory(of *scenarioFlags, args []string, out, backend string) (string, error) {
 	if len(args) == 0 {
 		dir := filepath.Join(out, rundir.Latest)
 		if !isDirectory(dir) {
@@ -80,19 +90,15 @@ func (f *choiceFlags) directory(scenario *scenarioFlags, args []string, out, bac
 	if isDirectory(args[0]) {
 		return filepath.EvalSymlinks(args[0])
 	}
-	s, err := scenario.load(args[0])
+	s, err := of.load(args[0])
 	if err != nil {
 		return "", err
 	}
-	of, err := s.Fingerprint()
+	fingerprint, err := s.Fingerprint()
 	if err != nil {
 		return "", err
 	}
-	dir, err := rundir.Newest(out, func(m *rundir.Manifest) bool { return m.Workload == of && m.Backend == backend })
-	if err == nil && dir == "" {
-		err = fmt.Errorf("--resume: no run of this scenario in %s: name the directory of a run, or leave --resume out", out)
-	}
-	return dir, err
+	return rundir.Newest(out, fingerprint, backend)
 }
 
 func (a *app) shardsCmd() *cobra.Command {
@@ -101,7 +107,7 @@ func (a *app) shardsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "shards SCENARIO", Short: "List the parts of a scenario that can run apart, one a line",
 		Long: `Shards prints one line for each part of a scenario's trials, as run --shard takes it. All
-arms of a repeat are in one part, because they are compared with each other. What runs the parts
+arms of a point and repeat are in one part, because they are compared with each other. What runs the parts
 is up to you: xargs, GNU parallel, a batch system, or a matrix of CI jobs. "testbed merge" makes
 one run of their run directories.`,
 		Example: `  testbed shards scenario.yaml

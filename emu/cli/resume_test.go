@@ -18,9 +18,20 @@ const severalTrials = `name: several
 fabric: {leaves: 3, spines: 2, hosts_per_leaf: 6, host_link: 20Mbps, oversubscription: "3:1", queue: 20ms}
 disk: {write: 2MB/s, size: 640MB}
 workload:
-  - {kind: jobs, count: 60, load: 0.3, block: 1MB, packet: 32KB, window: 3}
+  - {kind: jobs, count: 20, load: 0.3, block: 1MB, packet: 32KB, window: 3}
 arms: {coflow: [fair, sebf, aalo], placement: [hdfs]}
 repeat: 8
+`
+
+const sweptTrials = `name: swept
+vars: {over: , load: }
+sweep: {over: ["1:1", "3:1"], load: [0.2, 0.4], exclude: [{over: "1:1", load: 0.4}]}
+fabric: {leaves: 3, spines: 2, hosts_per_leaf: 6, host_link: 20Mbps, oversubscription: "${over}", queue: 20ms}
+disk: {write: 2MB/s, size: 640MB}
+workload:
+  - {kind: jobs, count: 40, load: "${load}", block: 1MB, packet: 32KB, window: 3}
+arms: {coflow: [fair, sebf], placement: [hdfs]}
+repeat: 4
 `
 
 // tablesOf returns the tables and the summary of a run, without its name.
@@ -56,7 +67,7 @@ func onlyRun(t *testing.T, dir string) string {
 	return filepath.Dir(found[0])
 }
 
-// A simulation of 24 trials that is killed at 20 random moments and goes on has the tables of one that was not; so does
+// A simulation of 24 trials that is killed at 20 random moments (6 in short tests) and goes on has the tables of one that was not; so does
 // one that was split into four parts. Trials that had ended are not executed again.
 func TestKilledSimulationGoesOn(t *testing.T) {
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
@@ -68,8 +79,12 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 	killed := filepath.Join(p.dir, "killed")
 	rng := rand.New(rand.NewPCG(1, 7))
 	kept := map[string]time.Time{}
-	kills := 0
-	for range 20 {
+	moments := 20
+	if testing.Short() {
+		moments = 6
+	}
+	kills, had := 0, 0
+	for range moments {
 		args := []string{"sim", "scenario.yaml", "--out", killed}
 		if _, err := os.Stat(killed); err == nil {
 			args = []string{"sim", "--resume", onlyRun(t, killed)}
@@ -78,16 +93,17 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for len(args) == 4 { // until it has a directory
-			if found, _ := filepath.Glob(filepath.Join(killed, "*-*", "manifest.json")); len(found) > 0 {
+		for more := had + rng.IntN(3); had < more || len(args) == 4; time.Sleep(time.Millisecond) {
+			ended, _ := filepath.Glob(filepath.Join(killed, "*-*", "*", "*", rundir.TrialFile))
+			if found, _ := filepath.Glob(filepath.Join(killed, "*-*", "manifest.json")); len(found) > 0 { // it has a directory
+				args = nil
+			}
+			if had = len(ended); had == 24 {
 				break
 			}
-			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(time.Duration(rng.IntN(80)) * time.Millisecond)
-		if err := c.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+		_ = c.Process.Kill() // unless it has ended
 		if err := c.Wait(); err != nil {
 			kills++
 		}
@@ -113,8 +129,8 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 		}
 	}
 	t.Logf("killed %d times; %d of 24 trials had ended before the last call", kills, len(kept))
-	if kills < 5 {
-		t.Errorf("it was killed %d times: the test shows nothing", kills)
+	if kills < 4 || len(kept) == 0 {
+		t.Errorf("it was killed %d times, and %d trials had ended: the test shows nothing", kills, len(kept))
 	}
 	sameTables(t, "killed", want, tablesOf(t, dir))
 
@@ -134,7 +150,7 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 
 	// A part that is missing is named, and can be made up for.
 	_, errs := p.run(t, 0, append([]string{"merge", "-o", "lacking"}, parts[1:]...)...)
-	if want := "no run has 6 trials: fair+hdfs/0, fair+hdfs/4, sebf+hdfs/0, sebf+hdfs/4, aalo+hdfs/0, aalo+hdfs/4"; !strings.Contains(errs, want) {
+	if want := "no run has 6 trials: fair+hdfs/0, sebf+hdfs/0, aalo+hdfs/0, fair+hdfs/4, sebf+hdfs/4, aalo+hdfs/4"; !strings.Contains(errs, want) {
 		t.Errorf("merge says %q, want %q", errs, want)
 	}
 	lacking := onlyRun(t, filepath.Join(p.dir, "lacking"))
@@ -197,6 +213,139 @@ func TestChosenTrials(t *testing.T) {
 		}
 		b, err := c.CombinedOutput()
 		if err == nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s: %v, %s, want %q", args, err, b, want)
+		}
+	}
+}
+
+// A run on packets that is killed in its second trial keeps the first; what the kill left on the machine goes with the call
+// that goes on.
+func TestKilledRunGoesOn(t *testing.T) {
+	p := newPlace(t)
+	before := look(t)
+	c := p.command(t, "run", "scenario.yaml")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	dir := p.await(t, "captures of the second arm", func(dir string) bool {
+		found, err := filepath.Glob(filepath.Join(dir, "sebf+hdfs", "0", "captures", "*.pcapng"))
+		return err == nil && len(found) > 0
+	})
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // by the signal
+	if len(p.left(t)) == 0 {
+		t.Error("the kill left nothing: the test shows nothing")
+	}
+	first := filepath.Join(dir, "fair+hdfs", "0", rundir.TrialFile)
+	was, err := os.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = p.command(t, "run", "--resume", dir)
+	b, err := c.CombinedOutput()
+	if code := c.ProcessState.ExitCode(); code != 0 && code != exitVoid { // of a busy machine
+		t.Fatalf("exit code %d, %v\n%s", code, err, b)
+	}
+	if is, err := os.ReadFile(first); err != nil || string(is) != string(was) {
+		t.Errorf("the first trial was executed again (%v)", err)
+	}
+	run, err := rundir.Open(dir)
+	if err != nil || run.Manifest.State != rundir.Complete || run.Summary.Partial != nil || len(run.Summary.Arms) != 2 {
+		t.Errorf("%v", err)
+	}
+	p.leftNothing(t, before)
+}
+
+// A sweep that is killed and goes on, or that is split and merged, has the tables of one that was not. Its points are run
+// directories.
+func TestSweepGoesOn(t *testing.T) {
+	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
+	if err := os.WriteFile(filepath.Join(p.dir, "scenario.yaml"), []byte(sweptTrials), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	only := func(dir string) string {
+		found, err := filepath.Glob(filepath.Join(p.dir, dir, "*-*", rundir.SweepFile))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("sweeps %v, %v", found, err)
+		}
+		return filepath.Dir(found[0])
+	}
+	points := []string{"over=1to1,load=0.2", "over=3to1,load=0.2", "over=3to1,load=0.4"}
+	tables := func(dir string) map[string]string {
+		out := map[string]string{}
+		for _, name := range []string{report.SweepCSV, report.SweepMarkdown, report.SweepSummary} {
+			b, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[name] = strings.ReplaceAll(string(b), filepath.Base(dir), "RUN")
+		}
+		for _, point := range points {
+			for name, text := range tablesOf(t, filepath.Join(dir, point)) {
+				out[point+"/"+name] = strings.ReplaceAll(text, filepath.Base(dir), "RUN")
+			}
+		}
+		return out
+	}
+	out, _ := p.run(t, 0, "sim", "scenario.yaml", "--out", "whole")
+	if !strings.Contains(out, "a sweep of 3 points") || !strings.Contains(out, "│ 3:1  │ 0.4  │ sebf+hdfs │") {
+		t.Errorf("it prints\n%s", out)
+	}
+	want := tables(only("whole"))
+	if rows := strings.Split(strings.TrimSpace(want[report.SweepCSV]), "\n"); len(rows) < 7 || !strings.HasPrefix(rows[0], "over,load,arm,metric,") || !strings.HasPrefix(rows[1], "1:1,0.2,fair+hdfs,") {
+		t.Errorf("%s:\n%s", report.SweepCSV, want[report.SweepCSV])
+	}
+	c := p.command(t, "sim", "scenario.yaml", "--out", "killed")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20_000 {
+		if found, _ := filepath.Glob(filepath.Join(p.dir, "killed", "*-*", "*", "*", "*", rundir.TrialFile)); len(found) > 2 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err == nil {
+		t.Error("it ended before it was killed: the test shows nothing")
+	}
+	killed := only("killed")
+	p.run(t, 0, "sim", "--resume", "scenario.yaml", "--out", "killed", "--point", "over=1:1") // a part first
+	p.run(t, 0, "sim", "--resume", killed)
+	sameTables(t, "killed", want, tables(killed))
+	var parts []string
+	out, _ = p.run(t, 0, "shards", "scenario.yaml", "--count", "4")
+	for i, shard := range strings.Fields(out) {
+		part := fmt.Sprint("part", i)
+		p.run(t, 0, "sim", "scenario.yaml", "--shard", shard, "--out", part)
+		parts = append(parts, only(part))
+	}
+	p.run(t, 0, append([]string{"merge", "-o", "merged"}, parts...)...)
+	sameTables(t, "merged", want, tables(only("merged")))
+	p.run(t, 0, "report", only("merged"), "-o", "again")
+	sameTables(t, "reported again", map[string]string{report.SweepCSV: want[report.SweepCSV]}, map[string]string{report.SweepCSV: tables(only("merged"))[report.SweepCSV]})
+	if out, _ := p.run(t, 0, "runs", "whole"); !strings.Contains(out, "fluid model, 3 points") {
+		t.Errorf("runs:\n%s", out)
+	}
+	out, _ = p.run(t, 0, "plan", "scenario.yaml", "--json")
+	var plan struct {
+		Points []plannedPoint
+		Trials int
+	}
+	if err := json.Unmarshal([]byte(out), &plan); err != nil || len(plan.Points) != 3 || plan.Trials != 24 || plan.Points[0].Disk == 0 || plan.Points[0].Duration == 0 {
+		t.Errorf("plan: %v\n%s", err, out)
+	}
+	for args, want := range map[string]string{
+		"--point over=2:1": "no point with over=2:1 (available: 1:1, 3:1)",
+		"--point x=1":      `no swept variable "x" (available: over, load)`,
+		"--check-scale=2":  "it has a sweep",
+	} {
+		c := p.command(t, append([]string{"sim", "scenario.yaml"}, strings.Fields(args)...)...)
+		if b, err := c.CombinedOutput(); err == nil || !strings.Contains(string(b), want) {
 			t.Errorf("%s: %v, %s, want %q", args, err, b, want)
 		}
 	}

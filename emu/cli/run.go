@@ -91,8 +91,9 @@ writes them as pcapng. With --captures drop they are removed, and reports on the
 its figures.
 
 With --resume, a run that was interrupted or killed goes on: trials (an arm in a repeat) that
-had ended are kept, and the others are executed. --arm, --repeats and --shard execute only
-a part of the trials; --resume then adds to it, and "testbed merge" makes one run of parts.
+had ended are kept, and the others are executed. --arm, --point, --repeats and --shard
+execute only a part of the trials; --resume then adds to it, and "testbed merge" makes one run
+of parts. A scenario with a sweep has a run directory for each point, in one directory.
 
 Exit code 3 means that the verdict of an arm is void.`,
 		Example: `  sudo testbed run scripts/quickstart/scenario.yaml
@@ -194,11 +195,13 @@ func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, c
 	}
 	var how func() (*runner.Outcome, error)
 	var notes []string
+	dir := ""
 	if choice.resume {
-		dir, err := choice.directory(f, args, out, backend)
-		if err != nil {
+		if dir, err = choice.directory(f, args, out, backend); err != nil {
 			return err
 		}
+	}
+	if dir != "" {
 		how = func() (*runner.Outcome, error) { return runner.Resume(ctx, dir, backend, o) }
 	} else {
 		var path string
@@ -229,8 +232,15 @@ func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, c
 
 // present prints the figures, in a terminal with notes, and turns a void verdict into its error.
 func (a *app) present(o *runner.Outcome, form *forms, notes ...string) error {
-	if err := a.show(form, written{data: o.Report.Summary, markdown: o.Report.Markdown, csv: o.Report.HeadlineCSV, terminal: func(w io.Writer, s tables.Style) error {
-		if err := o.Report.TerminalIn(w, s); err != nil {
+	var of written
+	if s := o.Sweep; s != nil {
+		of = written{data: s, markdown: s.Markdown, csv: s.CSV, terminal: s.Terminal}
+	} else {
+		of = written{data: o.Report.Summary, markdown: o.Report.Markdown, csv: o.Report.HeadlineCSV, terminal: o.Report.TerminalIn}
+	}
+	terminal := of.terminal
+	of.terminal = func(w io.Writer, s tables.Style) error {
+		if err := terminal(w, s); err != nil {
 			return err
 		}
 		if o.Dir == "" {
@@ -241,7 +251,8 @@ func (a *app) present(o *runner.Outcome, form *forms, notes ...string) error {
 		}
 		_, err := fmt.Fprintf(w, "%s\nRun directory: %s\n", s.Text(strings.Join(notes, "\n")), o.Dir)
 		return err
-	}}); err != nil {
+	}
+	if err := a.show(form, of); err != nil {
 		return err
 	}
 	var err error

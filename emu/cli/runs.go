@@ -12,6 +12,7 @@ import (
 	"testbed/results/rundir"
 	tables "testbed/results/table"
 	"testbed/topo/units"
+	"testbed/topo/words"
 )
 
 // defaultOut is the directory in which run directories are made.
@@ -109,6 +110,9 @@ func runState(e rundir.Entry) string {
 		state = "fluid model"
 	}
 	parts := []string{state}
+	if e.Points > 0 {
+		parts = append(parts, words.Plural(e.Points, "point", "points"))
+	}
 	if e.State != rundir.Complete {
 		parts = append(parts, e.State)
 	}

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +14,8 @@ import (
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	tables "testbed/results/table"
+	"testbed/topo/units"
 )
 
 func (a *app) validateCmd() *cobra.Command {
@@ -81,7 +85,10 @@ of them, as comments, the totals of the workload, how long it would run and how
 much of this machine and its disk it would take, and whether "testbed run" starts it, starts it
 with a warning or refuses it: the exit code is then 4, as that of run. Kernel features are tested
 by use, in a temporary namespace, which requires root. Nothing is built. Of a plan with more than --operations a
-few of each stage are printed, unless --full is given.`,
+few of each stage are printed, unless --full is given.
+
+Of a scenario with a sweep it prints what running each point would take, and the totals, without
+operations.`,
 		Example: `  testbed plan scenario.yaml | less
   testbed plan scenario.yaml --full > build.sh
   testbed plan scenario.yaml --json | jq .load`,
@@ -105,7 +112,11 @@ few of each stage are printed, unless --full is given.`,
 			if err != nil {
 				return err
 			}
-			p, err := runner.Predict(cmd.Context(), s, runner.Options{Out: store.out, Captures: captures, Calibration: c, WarnLoad: load.share()})
+			o := runner.Options{Out: store.out, Captures: captures, Calibration: c, WarnLoad: load.share()}
+			if points := s.Points(); len(points[0].Values) > 0 {
+				return a.planSweep(cmd.Context(), points, o)
+			}
+			p, err := runner.Predict(cmd.Context(), s, o)
 			if err != nil {
 				return err
 			}
@@ -147,4 +158,44 @@ func (a *app) schemaCmd() *cobra.Command {
 			return err
 		},
 	}
+}
+
+// plannedPoint is what running a point of a sweep would take.
+type plannedPoint struct {
+	Point    string           `json:"point"`
+	Trials   int              `json:"trials"`
+	Duration time.Duration    `json:"duration_ns"`
+	Disk     int64            `json:"disk_bytes"` // after the run
+	Decision *runner.Decision `json:"decision"`
+	Lack     []string         `json:"lack,omitempty"`
+}
+
+// planSweep prints what running the points of a sweep would take.
+func (a *app) planSweep(ctx context.Context, points []scenario.Point, o runner.Options) error {
+	var all struct {
+		Points   []plannedPoint `json:"points"`
+		Trials   int            `json:"trials"`
+		Duration time.Duration  `json:"duration_ns"`
+		Disk     int64          `json:"disk_bytes"`
+	}
+	t := tables.Table{Head: []string{"point", "trials", "time", "disk", "testbed run"}, Columns: []tables.Column{tables.Names(), {}, {}, {}, tables.Prose()}}
+	add := func(p plannedPoint, says string) {
+		t.Rows = append(t.Rows, []string{p.Point, fmt.Sprint(p.Trials), p.Duration.Round(time.Second).String(), units.Compact(float64(p.Disk), "B"), says})
+	}
+	var refusals error
+	for _, point := range points {
+		f, err := runner.Predict(ctx, point.Scenario, o)
+		if err != nil {
+			return fmt.Errorf("point %s: %w", point.Name(), err)
+		}
+		p := plannedPoint{point.Name(), len(f.Arms) * f.Repeats, f.Duration, f.Disk.Left, f.Decision, f.Lack}
+		all.Points = append(all.Points, p)
+		all.Trials, all.Duration, all.Disk = all.Trials+p.Trials, all.Duration+p.Duration, all.Disk+p.Disk
+		if err := f.Refusal(false); err != nil {
+			refusals = errors.Join(refusals, fmt.Errorf("point %s: %w", p.Point, err))
+		}
+		add(p, f.Decision.String())
+	}
+	add(plannedPoint{Point: "all", Trials: all.Trials, Duration: all.Duration, Disk: all.Disk}, "")
+	return errors.Join(a.print(all, func(w io.Writer) error { return drawTable(w, t, terminalStyle(0)) }), refusals)
 }

@@ -41,7 +41,12 @@ type ReportOptions struct {
 // sums in its manifest, are not used, and doubted in the verdict.
 //
 // If the run has a scaled half, Report reads and compares it.
+//
+// Of a sweep, it reports on all points.
 func Report(ctx context.Context, dir string, o ReportOptions) (*Outcome, error) {
+	if sweep, err := rundir.ReadSweep(dir); sweep != nil || err != nil {
+		return reportSweep(ctx, dir, sweep, o, err)
+	}
 	x, err := readAgain(ctx, dir, o.Progress)
 	if err != nil {
 		return nil, err
@@ -59,6 +64,46 @@ func Report(ctx context.Context, dir string, o ReportOptions) (*Outcome, error) 
 		out.Dir = dir
 	}
 	return out, x.write(out.Dir, rep, inPlace)
+}
+
+func reportSweep(ctx context.Context, dir string, sweep *rundir.Sweep, o ReportOptions, err error) (*Outcome, error) {
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	s, err := loadRecorded(dir)
+	if err != nil {
+		return nil, fmt.Errorf("report: %w", err)
+	}
+	to := cmp.Or(o.Out, dir)
+	out := &Outcome{Dir: to, Sweep: &report.Sweep{RunID: sweep.Run, Scenario: sweep.Scenario}}
+	for _, p := range s.Points() {
+		at, one := filepath.Join(dir, p.Name()), o
+		if !isDir(at) {
+			out.Sweep.Missing = append(out.Sweep.Missing, p.Name())
+			continue
+		}
+		if o.Out != "" {
+			one.Out = filepath.Join(o.Out, p.Name())
+		}
+		of, err := Report(ctx, at, one)
+		if err != nil {
+			return nil, fmt.Errorf("point %s: %w", p.Name(), err)
+		}
+		if of.Dir == "" {
+			out.Dir = ""
+		}
+		for _, c := range of.Changes {
+			out.Changes = append(out.Changes, rundir.Change{File: p.Name() + "/" + c.File, What: c.What})
+		}
+		out.Sweep.Points = append(out.Sweep.Points, report.SweepPoint{Dir: p.Name(), Values: valuesOf(p), Report: of.Report, Summary: &of.Report.Summary})
+	}
+	if len(out.Sweep.Points) == 0 {
+		return nil, fmt.Errorf("report: no trial has ended in %s", dir)
+	}
+	if out.Dir == "" {
+		return out, nil
+	}
+	return out, out.Sweep.Write(to)
 }
 
 // again is a run directory that is read again.
@@ -168,17 +213,40 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 			return nil, fmt.Errorf("report: %w", err)
 		}
 	}
+	unmodelled := map[string][]string{}
+	if m != nil && m.Backend == rundir.Fluid {
+		if unmodelled, err = unmodelledOf(dir); err != nil {
+			return nil, fmt.Errorf("report: %w", err)
+		}
+	}
 	for _, one := range all {
 		if one.meta.RunID != x.in.RunID {
 			return nil, fmt.Errorf("report: captures of two runs under %s: %s and %s: report on each run separately", dir, x.in.RunID, one.meta.RunID)
 		}
 		if n := len(x.in.Arms); n == 0 || x.in.Arms[n-1].Name != one.meta.Arm {
-			x.in.Arms = append(x.in.Arms, report.Arm{Name: one.meta.Arm})
+			x.in.Arms = append(x.in.Arms, report.Arm{Name: one.meta.Arm, Unmodelled: unmodelled[one.meta.Arm]})
 		}
 		arm := &x.in.Arms[len(x.in.Arms)-1]
 		arm.Repeats = append(arm.Repeats, one.rep)
 	}
 	return x, nil
+}
+
+// unmodelledOf returns arm.unmodelled of the arms of a run.
+func unmodelledOf(dir string) (map[string][]string, error) {
+	s, err := loadRecorded(dir)
+	if err != nil {
+		return nil, err
+	}
+	r, err := newRun(s, Options{}, rundir.Fluid)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]string{}
+	for _, a := range r.arms {
+		out[a.Name] = a.unmodelled()
+	}
+	return out, nil
 }
 
 type oneAgain struct {

@@ -13,9 +13,10 @@ import (
 
 // Choice chooses trials of a scenario; the zero value chooses all.
 type Choice struct {
-	Arms    []string // by name; none is all
-	Repeats Span     // from 0; zero is all
-	// Shard is a part of the trials, from 1 to Shards; 0 is all. All arms of a repeat are in one part, so that each
+	Arms    []string              // by name; none is all
+	Repeats Span                  // from 0; zero is all
+	Points  []scenario.Assignment // values of swept variables; none is all
+	// Shard is a part of the trials, from 1 to Shards; 0 is all. All arms of a point and repeat are in one part, so that each
 	// part has pairs.
 	Shard, Shards int
 }
@@ -48,36 +49,66 @@ func ParseShard(text string) (shard, shards int, err error) {
 	return int(i), int(n), nil
 }
 
-// check returns an error if a run does not have what is chosen.
-func (c Choice) check(r *run) error {
-	var names []string
-	for _, a := range r.arms {
-		names = append(names, a.Name)
+// check returns an error if an experiment does not have what is chosen.
+func (c Choice) check(x *experiment) error {
+	var names, variables []string
+	repeats := 0
+	for _, r := range x.runs {
+		repeats = max(repeats, r.s.Spec.Repeat)
+		for _, a := range r.arms {
+			if !slices.Contains(names, a.Name) {
+				names = append(names, a.Name)
+			}
+		}
 	}
 	for _, name := range c.Arms {
 		if !slices.Contains(names, name) {
 			return fmt.Errorf("unknown arm %q (available: %s)", name, strings.Join(names, ", "))
 		}
 	}
-	if n := r.s.Spec.Repeat; c.Repeats.To > n {
-		return fmt.Errorf("no repeat %d: expected 0 to %d", c.Repeats.To-1, n-1)
+	if c.Repeats.To > repeats {
+		return fmt.Errorf("no repeat %d: expected 0 to %d", c.Repeats.To-1, repeats-1)
 	}
-	if n := len(r.arms) * r.s.Spec.Repeat; len(c.chosen(r)) == 0 {
-		return fmt.Errorf("none of the %s is chosen: %s", words.Plural(n, "trial", "trials"), c)
+	for _, v := range x.runs[0].point.Values {
+		variables = append(variables, v.Name)
+	}
+	for _, p := range c.Points {
+		var values []string
+		for _, r := range x.runs {
+			for _, v := range r.point.Values {
+				if v.Name == p.Name && !slices.Contains(values, v.Value) {
+					values = append(values, v.Value)
+				}
+			}
+		}
+		switch {
+		case len(values) == 0:
+			return fmt.Errorf("no swept variable %q (available: %s)", p.Name, cmp.Or(strings.Join(variables, ", "), "none"))
+		case !slices.Contains(values, p.Value):
+			return fmt.Errorf("no point with %s=%s (available: %s)", p.Name, p.Value, strings.Join(values, ", "))
+		}
+	}
+	all := 0
+	for r := range x.all() {
+		all += len(r.trials())
+	}
+	if len(x.order()) == 0 {
+		return fmt.Errorf("none of the %s is chosen: %s", words.Plural(all, "trial", "trials"), c)
 	}
 	return nil
 }
 
 // has reports whether a trial is chosen.
 func (c Choice) has(t *trial) bool {
+	for _, p := range c.Points {
+		if !slices.Contains(t.of.point.Values, p) {
+			return false
+		}
+	}
+	unit := t.repeat*t.of.places + t.of.place
 	return (len(c.Arms) == 0 || slices.Contains(c.Arms, t.Name)) &&
 		(c.Repeats == Span{} || t.repeat >= c.Repeats.From && t.repeat < c.Repeats.To) &&
-		(c.Shards == 0 || t.repeat%c.Shards == c.Shard-1)
-}
-
-// chosen returns the chosen trials in the order in which they run.
-func (c Choice) chosen(r *run) []*trial {
-	return slices.DeleteFunc(r.order(), func(t *trial) bool { return !c.has(t) })
+		(c.Shards == 0 || unit%c.Shards == c.Shard-1)
 }
 
 // String returns the flags that choose the trials.
@@ -85,6 +116,9 @@ func (c Choice) String() string {
 	var out []string
 	if len(c.Arms) > 0 {
 		out = append(out, "--arm "+strings.Join(c.Arms, ","))
+	}
+	for _, p := range c.Points {
+		out = append(out, fmt.Sprintf("--point %s=%s", p.Name, p.Value))
 	}
 	if c.Repeats != (Span{}) {
 		out = append(out, fmt.Sprintf("--repeats %d..%d", c.Repeats.From, c.Repeats.To-1))
@@ -103,17 +137,22 @@ type Part struct {
 
 // Shards returns the parts into which the trials of a scenario can be split; a count of 0 stands for the most.
 func Shards(s *scenario.Scenario, count int) ([]Part, error) {
-	most := s.Spec.Repeat
-	if count < 0 || count > most {
-		return nil, fmt.Errorf("%d: must be 1 to %d, the number of repeats", count, most)
+	points, units := s.Points(), 0
+	for _, p := range points {
+		units += p.Scenario.Spec.Repeat
 	}
-	count = cmp.Or(count, most)
+	if count < 0 || count > units {
+		return nil, fmt.Errorf("%d: must be 1 to %d, the number of points and repeats", count, units)
+	}
+	count = cmp.Or(count, units)
 	out := make([]Part, count)
 	for i := range out {
 		out[i].Shard = fmt.Sprintf("%d/%d", i+1, count)
 	}
-	for repeat := range most {
-		out[repeat%count].Trials += len(s.ArmList())
+	for i, p := range points {
+		for repeat := range p.Scenario.Spec.Repeat {
+			out[(repeat*len(points)+i)%count].Trials += len(p.Scenario.ArmList())
+		}
 	}
 	return out, nil
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"testbed/results/rundir"
 	"testbed/results/verdict"
@@ -21,35 +20,96 @@ type Merged struct {
 	Missing, Void []string
 }
 
-// Merge makes one run of parts of it that ran apart, such as on several machines. The parts stay as they are. Parts of
+// Merge makes one run, or sweep, of parts of it that ran apart, such as on several machines. The parts stay as they are. Parts of
 // different scenarios or versions are refused, and so are trials that two parts executed.
-func Merge(dirs []string, o Options) (*Merged, error) {
-	parts, err := openParts(dirs)
+func Merge(dirs []string, o Options) (out *Merged, err error) {
+	fail := func(err error) (*Merged, error) { return nil, fmt.Errorf("merge: %w", err) }
+	sweeps, err := sweepsOf(dirs)
 	if err != nil {
-		return nil, fmt.Errorf("merge: %w", err)
+		return fail(err)
 	}
-	first := parts[0].manifest
 	s, err := loadRecorded(dirs[0])
 	if err != nil {
-		return nil, fmt.Errorf("merge: %w", err)
+		return fail(err)
 	}
-	if first.CheckScale != "" {
+	var first *Manifest
+	backend := ""
+	if sweeps[0] != nil {
+		backend = sweeps[0].Backend
+	} else if first, err = rundir.ReadManifest(dirs[0]); err != nil {
+		return fail(err)
+	} else if backend = first.Backend; first.CheckScale != "" {
 		if o.CheckScale, err = workloads.ParseFactor(first.CheckScale); err != nil {
-			return nil, fmt.Errorf("merge: %w", err)
+			return fail(err)
 		}
 	}
-	r, err := newRun(s, o, first.Backend)
-	if err == nil {
-		err = r.scale()
+	x, err := newExperiment(s, o, backend)
+	if err != nil {
+		return fail(err)
+	}
+	parts := map[*run][]runPart{}
+	for r := range x.all() {
+		var of []string
+		for _, dir := range dirs {
+			if at := x.place(r, dir); sweeps[0] == nil || isDir(at) {
+				of = append(of, at)
+			}
+		}
+		var more error
+		parts[r], more = openParts(of)
+		err = errors.Join(err, more)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("merge: %w", err)
+		return fail(err)
 	}
-	id, err := newRunID(first.Scenario+map[string]string{rundir.Fluid: "-sim"}[first.Backend], time.Now())
+	name, err := newRunID(s.Spec.Name, backend)
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
-	return r.merge(filepath.Join(o.Out, id), id, parts)
+	path := filepath.Join(o.Out, name)
+	defer func() { err = errors.Join(err, x.finish(err, false)) }()
+	if sweeps[0] != nil {
+		x.o.Version = sweeps[0].Tool
+		if err := x.beginSweep(path, name); err != nil {
+			return fail(err)
+		}
+	}
+	out = &Merged{}
+	for r := range x.all() {
+		if err := r.merge(x.place(r, path), x.id(r, name), parts[r], out); err != nil {
+			return fail(x.of(r, err))
+		}
+	}
+	var cut error
+	if len(out.Missing) > 0 {
+		cut = errors.New("no merged part has them")
+	}
+	out.Outcome, err = x.report(cut)
+	return out, err
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// sweepsOf reads the sweeps of directories, each nil for that of a run, and refuses those that are no parts of one.
+func sweepsOf(dirs []string) (all []*rundir.Sweep, err error) {
+	for i, dir := range dirs {
+		s, err := rundir.ReadSweep(dir)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+		switch a := all[0]; {
+		case (a == nil) != (s == nil):
+			return nil, fmt.Errorf("%s and %s are no parts of one run: only one is a sweep", dirs[0], dirs[i])
+		case s == nil:
+		case a.Workload != s.Workload || a.Tool != s.Tool || a.Backend != s.Backend:
+			return nil, fmt.Errorf("%s and %s are no parts of one sweep: workload_fingerprint %.12s and %.12s, tool %s and %s, backend %s and %s", dirs[0], dir, a.Workload, s.Workload, a.Tool, s.Tool, a.Backend, s.Backend)
+		}
+	}
+	return all, nil
 }
 
 // runPart is a run directory to merge.
@@ -90,57 +150,49 @@ func verbOf(backend string) string {
 	return map[string]string{rundir.Packets: "run", rundir.Fluid: "sim"}[backend]
 }
 
-// merge copies the trials of parts into a new run, and reports on them.
-func (r *run) merge(path, id string, parts []runPart) (out *Merged, err error) {
+// merge copies the trials of parts into a new directory.
+func (r *run) merge(path, id string, parts []runPart, out *Merged) error {
+	if len(parts) == 0 {
+		for _, t := range r.trials() {
+			out.Missing = append(out.Missing, r.named(t))
+		}
+		return nil
+	}
 	r.manifest = *parts[0].manifest
 	m := &r.manifest
 	m.Run, m.Files, m.Partial, m.Error, m.State = id, nil, nil, "", rundir.Running
-	if r.half != nil {
-		m.CheckScale = r.o.CheckScale.String()
-	}
 	for _, p := range parts {
 		if p.manifest.Started.Before(m.Started) {
 			m.Started = p.manifest.Started
 		}
 	}
 	if err := r.create(path); err != nil {
-		return nil, err
+		return err
 	}
-	defer func() { err = errors.Join(err, r.finish(err, false), r.release()) }()
-	out = &Merged{}
-	if r.half != nil {
-		var halves []runPart
-		for _, p := range parts {
-			more, err := openParts([]string{filepath.Join(p.dir, scaledDir)})
-			if err != nil {
-				return nil, err
-			}
-			halves = append(halves, more...)
-		}
-		half, err := r.half.merge(filepath.Join(path, scaledDir), id+scaledSuffix, halves)
-		if err != nil {
-			return nil, err
-		}
-		out.Missing, out.Void = half.Missing, half.Void
-	}
-	var cut error
-	for _, a := range r.arms {
-		for repeat := range a.done {
-			t := a.trial(repeat, work{})
-			had, err := t.take(parts)
-			switch {
-			case err != nil:
-				return nil, err
-			case !had:
-				out.Missing = append(out.Missing, a.label()+strings.TrimPrefix(t.name(), a.Name))
-				cut = errors.New("no part of the merged run has them")
-			case r.backend == rundir.Packets && a.done[repeat].Verdict.Level == verdict.Void:
-				out.Void = append(out.Void, a.label()+strings.TrimPrefix(t.name(), a.Name))
-			}
+	for _, t := range r.trials() {
+		had, err := t.take(parts)
+		switch {
+		case err != nil:
+			return err
+		case !had:
+			out.Missing = append(out.Missing, r.named(t))
+		case r.backend == rundir.Packets && t.done[t.repeat].Verdict.Level == verdict.Void:
+			out.Void = append(out.Void, r.named(t))
 		}
 	}
-	out.Outcome, err = r.report(cut)
-	return out, err
+	return nil
+}
+
+// named names a trial among those of all points and scales.
+func (r *run) named(t *trial) string {
+	name := t.name()
+	if r.manifest.ScaledBy != "" {
+		name += " (scaled)"
+	}
+	if p := r.point.Name(); p != "" {
+		name = p + "/" + name
+	}
+	return name
 }
 
 // take copies the files of a trial from the part that executed it. had is false if none did.

@@ -131,8 +131,8 @@ func TestLoadIsWithinWhatLinksCarry(t *testing.T) {
 	}
 }
 
-// A run has one point: a scenario with several is refused, not run as its first one.
-func TestSweepsAreRefused(t *testing.T) {
+// A forecast is of one point: a scenario with several is refused, not taken for its first one.
+func TestForecastOfOnePoint(t *testing.T) {
 	s := loadText(t, `
 name: swept
 vars: {rate: }
@@ -141,11 +141,8 @@ fabric: {leaves: 1, spines: 0, hosts_per_leaf: 4, host_link: "${rate}"}
 workload: [{kind: trace, path: trace.txt, mb: MB}]
 arms: [{}]
 `, "1 0 1 0 1 1:0.3")
-	want := "run scenario swept: it has a sweep of 2 points, and a run has one: write one scenario for each"
+	want := "scenario swept has a sweep of 2 points, and this takes one: remove the sweep and set its variables"
 	if _, err := Predict(t.Context(), s, Options{}); err == nil || err.Error() != want {
 		t.Errorf("plan: %v", err)
-	}
-	if _, err := Simulate(t.Context(), s, Options{}); err == nil || err.Error() != want {
-		t.Errorf("sim: %v", err)
 	}
 }

@@ -1,11 +1,14 @@
 package runner
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -22,25 +25,35 @@ import (
 // scale are those of the run.
 func Resume(ctx context.Context, dir, backend string, o Options) (*Outcome, error) {
 	fail := func(err error) (*Outcome, error) { return nil, fmt.Errorf("go on with %s: %w", dir, err) }
-	m, err := rundir.ReadManifest(dir)
-	if err != nil {
-		return fail(err)
-	}
-	if m.Backend != backend {
-		return fail(fmt.Errorf("backend %s: use testbed %s --resume", m.Backend, verbOf(m.Backend)))
-	}
-	if m.ScaledBy != "" {
-		return fail(errors.New("it is the scaled half of a run: name the directory of the run"))
-	}
 	s, err := loadRecorded(dir)
 	if err != nil {
 		return fail(err)
 	}
-	o.resume, o.Captures = dir, Captures(m.Captures)
-	if m.CheckScale != "" {
-		if o.CheckScale, err = workloads.ParseFactor(m.CheckScale); err != nil {
+	o.resume = dir
+	sweep, err := rundir.ReadSweep(dir)
+	if err != nil {
+		return fail(err)
+	}
+	made := ""
+	if sweep != nil {
+		made, o.Captures = sweep.Backend, Captures(sweep.Captures)
+	} else {
+		m, err := rundir.ReadManifest(dir)
+		if err != nil {
 			return fail(err)
 		}
+		if m.ScaledBy != "" {
+			return fail(errors.New("it is the scaled half of a run: name the directory of the run"))
+		}
+		made, o.Captures = m.Backend, Captures(m.Captures)
+		if m.CheckScale != "" {
+			if o.CheckScale, err = workloads.ParseFactor(m.CheckScale); err != nil {
+				return fail(err)
+			}
+		}
+	}
+	if made != backend {
+		return fail(fmt.Errorf("backend %s: use testbed %s --resume", made, verbOf(made)))
 	}
 	return execute(ctx, s, o, backend)
 }
@@ -49,10 +62,21 @@ func Resume(ctx context.Context, dir, backend string, o Options) (*Outcome, erro
 func differs(a, b *Manifest) string {
 	for _, x := range []struct{ what, a, b string }{
 		{"backend", a.Backend, b.Backend}, {"scenario", a.Scenario, b.Scenario}, {"workload_fingerprint", a.Workload, b.Workload}, {"tool (version of testbed)", a.Tool, b.Tool},
-		{"captures", a.Captures, b.Captures}, {"check_scale", a.CheckScale, b.CheckScale}, {"scaled_by", a.ScaledBy, b.ScaledBy}, {"settings", string(a.Settings), string(b.Settings)},
+		{"captures", a.Captures, b.Captures}, {"check_scale", a.CheckScale, b.CheckScale}, {"scaled_by", a.ScaledBy, b.ScaledBy},
 	} {
 		if x.a != x.b {
 			return fmt.Sprintf("%s: %s, and %s", x.what, x.a, x.b)
+		}
+	}
+	var settings [2]map[string]any
+	for i, m := range []*Manifest{a, b} {
+		if err := json.Unmarshal([]byte(cmp.Or(string(m.Settings), "null")), &settings[i]); err != nil {
+			return "settings: " + err.Error()
+		}
+	}
+	for key, value := range settings[0] {
+		if other := settings[1][key]; !reflect.DeepEqual(value, other) {
+			return fmt.Sprintf("settings.%s: %v, and %v", key, value, other)
 		}
 	}
 	return ""
@@ -65,18 +89,21 @@ func (r *run) open(ctx context.Context, path string) error {
 		return fail(err)
 	}
 	m, changes, err := rundir.Inspect(path)
-	if err != nil || m == nil {
-		return fail(errors.Join(err, r.release()))
+	if err == nil && m == nil {
+		err = fmt.Errorf("no %s", rundir.ManifestFile)
+	}
+	if err != nil {
+		return fail(err)
 	}
 	now := r.manifest
 	if m.Backend == rundir.Fluid || len(m.Settings) == 0 {
 		now.Settings = m.Settings
 	}
 	if what := differs(m, &now); what != "" {
-		return fail(errors.Join(fmt.Errorf("trials of both would not belong together: %s: begin a new run", what), r.release()))
+		return fail(fmt.Errorf("trials of both would not belong together: %s: begin a new run", what))
 	}
 	if m.Calibration != now.Calibration {
-		return fail(errors.Join(fmt.Errorf("the links were calibrated again (%s; now %s): begin a new run", m.Calibration, now.Calibration), r.release()))
+		return fail(fmt.Errorf("the links were calibrated again (%s; now %s): begin a new run", m.Calibration, now.Calibration))
 	}
 	r.path, r.manifest = path, *m
 	r.manifest.State, r.manifest.Error, r.manifest.Partial, r.manifest.Ended = rundir.Running, "", nil, time.Time{}

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"testbed/emu/scenario"
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
@@ -30,19 +31,19 @@ type Manifest = rundir.Manifest
 var unsafeName = regexp.MustCompile(`[^a-zA-Z0-9.+_-]+`)
 
 // newRunID returns the name of a run, from its scenario and the time.
-func newRunID(scenario string, now time.Time) (string, error) {
+func newRunID(scenario, backend string) (string, error) {
 	var b [2]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return "", fmt.Errorf("name of the run: %w", err)
+	}
+	if backend == rundir.Fluid {
+		scenario += "-sim"
 	}
 	name := strings.Trim(unsafeName.ReplaceAllString(scenario, "-"), "-.")
 	if len(name) > 40 {
 		name = name[:40]
 	}
-	if name == "" {
-		name = "run"
-	}
-	return name + "-" + now.Format("20060102-150405") + "-" + hex.EncodeToString(b[:]), nil
+	return cmp.Or(name, "run") + "-" + time.Now().Format("20060102-150405") + "-" + hex.EncodeToString(b[:]), nil
 }
 
 // describe sets the manifest.
@@ -52,24 +53,19 @@ func (r *run) describe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	name := r.s.Spec.Name
-	if r.backend == rundir.Fluid {
-		name += "-sim"
-	}
-	id, err := newRunID(name, now)
-	if err != nil {
-		return err
-	}
 	if _, err := r.timed(ctx, 0); err != nil {
 		return err
 	}
-	m := Manifest{Tool: r.o.Version, Go: runtime.Version(), Kernel: kernelRelease(), CPUs: runtime.NumCPU(), Backend: r.backend, Run: id, Scenario: r.s.Spec.Name,
+	m := Manifest{Tool: r.o.Version, Go: runtime.Version(), Kernel: kernelRelease(), CPUs: runtime.NumCPU(), Backend: r.backend, Scenario: r.s.Spec.Name,
 		Workload: fingerprint, Seed: r.s.Spec.Seed, Repeats: r.s.Spec.Repeat, Started: now, State: rundir.Running, ScaledBy: r.manifest.ScaledBy, Notes: r.notes}
 	if r.half != nil {
 		m.CheckScale = r.half.manifest.ScaledBy
 	}
 	for _, a := range r.arms {
 		m.Arms = append(m.Arms, a.Name)
+	}
+	for _, v := range r.point.Values {
+		m.Vars = append(m.Vars, rundir.Value{Name: v.Name, Value: v.Value})
 	}
 	if r.backend == rundir.Packets {
 		m.Captures = string(cmp.Or(r.o.Captures, CompressCaptures))
@@ -107,8 +103,16 @@ func (r *run) create(path string) error {
 	if err := r.save(); err != nil {
 		return err
 	}
-	for _, f := range r.s.Files() {
-		path := filepath.Join(r.path, filepath.FromSlash(f.Name))
+	if err := writeInput(r.path, r.s); err != nil {
+		return err
+	}
+	return safefile.WriteData(filepath.Join(r.path, "plan.txt"), []byte(r.arms[0].plan(0).Text()))
+}
+
+// writeInput writes the scenario and its traces.
+func writeInput(dir string, s *scenario.Scenario) error {
+	for _, f := range s.Files() {
+		path := filepath.Join(dir, filepath.FromSlash(f.Name))
 		if err := safefile.MkdirAll(filepath.Dir(path)); err != nil {
 			return err
 		}
@@ -116,13 +120,13 @@ func (r *run) create(path string) error {
 			return err
 		}
 	}
-	return safefile.WriteData(filepath.Join(r.path, "plan.txt"), []byte(r.arms[0].plan(0).Text()))
+	return nil
 }
 
 // linkLatest makes the link to the newest run, or replaces it in one step. Anything else of its
 // name is left as it is.
-func (r *run) linkLatest() error {
-	path := filepath.Join(r.o.Out, rundir.Latest)
+func linkLatest(out, name string) error {
+	path := filepath.Join(out, rundir.Latest)
 	info, err := os.Lstat(path)
 	switch {
 	case err == nil && info.Mode().Type() != fs.ModeSymlink:
@@ -130,7 +134,7 @@ func (r *run) linkLatest() error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	return safefile.Symlink(r.manifest.Run, path)
+	return safefile.Symlink(name, path)
 }
 
 func (r *run) save() error { return r.manifest.Save(r.path) }
@@ -153,18 +157,24 @@ func (r *run) ended(t *trial, rep report.Repeat) error {
 func (r *run) finish(err error, interrupted bool) error {
 	m := &r.manifest
 	m.Ended = m.Started.Add(time.Since(m.Started)) // by the monotonic clock
-	switch {
-	case err == nil:
-		m.State = rundir.Complete
-	case interrupted:
-		m.State, m.Error = rundir.Interrupted, err.Error()
-	default:
-		m.State, m.Error = rundir.Failed, err.Error()
+	if m.State = stateOf(err, interrupted); err != nil {
+		m.Error = err.Error()
 	}
 	if err := m.Seal(r.path, ""); err != nil {
 		return fmt.Errorf("sums of the run's files: %w", err)
 	}
 	return r.save()
+}
+
+// stateOf returns the state of a run that ended with an error or nil.
+func stateOf(err error, interrupted bool) string {
+	switch {
+	case err == nil:
+		return rundir.Complete
+	case interrupted:
+		return rundir.Interrupted
+	}
+	return rundir.Failed
 }
 
 // Files of a trial. fidelityFile holds the verdict, and triesDir the earlier attempts whose verdict was

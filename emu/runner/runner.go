@@ -27,16 +27,12 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
 	"strconv"
 	"time"
 
@@ -44,7 +40,6 @@ import (
 	"testbed/emu/engine"
 	"testbed/emu/fluid"
 	"testbed/emu/kernel"
-	"testbed/emu/parallel"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/policies"
@@ -92,21 +87,33 @@ type Options struct {
 
 // Outcome is the result of a run.
 type Outcome struct {
-	Dir    string // to which the report was written; "" if it was not (see ReportOptions)
-	Report *report.Report
+	Dir    string         // to which the report was written; "" if it was not (see ReportOptions)
+	Report *report.Report // nil for a sweep
+	Sweep  *report.Sweep  // nil without a sweep
 	// Changes are the files of the run directory that are no longer what the run wrote.
 	Changes []rundir.Change
 }
 
-// Level returns the worst verdict of all arms and repeats.
+// Level returns the worst verdict of all arms and repeats, of all points.
 func (o *Outcome) Level() verdict.Level {
+	if o.Sweep == nil {
+		return levelOf(&o.Report.Summary)
+	}
 	worst := verdict.Pass
-	for _, a := range o.Report.Summary.Arms {
+	for _, p := range o.Sweep.Points {
+		worst = max(worst, levelOf(p.Summary))
+	}
+	return worst
+}
+
+func levelOf(s *report.Summary) verdict.Level {
+	worst := verdict.Pass
+	for _, a := range s.Arms {
 		if a.Verdict != nil {
 			worst = max(worst, *a.Verdict)
 		}
 	}
-	if c := o.Report.Summary.ScaleCheck; c != nil {
+	if c := s.ScaleCheck; c != nil {
 		worst = max(worst, c.Worst())
 	}
 	return worst
@@ -120,51 +127,6 @@ func Simulate(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, e
 // Execute runs a scenario on packets. It needs root.
 func Execute(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
 	return execute(ctx, s, o, rundir.Packets)
-}
-
-// execute runs the trials of a scenario, and reports on them.
-func execute(ctx context.Context, s *scenario.Scenario, o Options, backend string) (out *Outcome, err error) {
-	r, err := newRun(s, o, backend)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(r.scale(), o.Choice.check(r)); err != nil {
-		return nil, err
-	}
-	for of := range r.withScaled() {
-		if err := of.prepare(ctx); err != nil {
-			return nil, err
-		}
-	}
-	path := cmp.Or(o.resume, filepath.Join(o.Out, r.manifest.Run))
-	if err := r.begin(ctx, path); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, r.finish(err, ctx.Err() != nil), r.release()) }()
-	if o.resume == "" {
-		if err := r.linkLatest(); err != nil && o.Warn != nil {
-			o.Warn(err.Error())
-		}
-	}
-	if h := r.half; h != nil {
-		h.manifest.Run = r.manifest.Run + scaledSuffix
-		if err := h.begin(ctx, filepath.Join(r.path, scaledDir)); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, h.finish(err, ctx.Err() != nil), h.release()) }()
-	}
-	cut := r.trials(ctx)
-	out, err = r.report(cut)
-	return out, errors.Join(cut, err)
-}
-
-// withScaled yields the run and its scaled half.
-func (r *run) withScaled() iter.Seq[*run] {
-	return func(yield func(*run) bool) {
-		if yield(r) && r.half != nil {
-			yield(r.half)
-		}
-	}
 }
 
 // prepare refuses a run before it has a directory.
@@ -185,46 +147,6 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	return r.fit(ctx)
-}
-
-// order returns all trials: those of repeat 0 first, of the scaled half after those of full size. Each repeat on packets
-// begins with the next arm, so that none has always the first turn.
-func (r *run) order() (all []*trial) {
-	for repeat := range r.s.Spec.Repeat {
-		for of := range r.withScaled() {
-			for i := range of.arms {
-				if of.backend == rundir.Packets {
-					i += repeat
-				}
-				all = append(all, &trial{arm: of.arms[i%len(of.arms)], repeat: repeat})
-			}
-		}
-	}
-	return all
-}
-
-// trials executes all trials that have not ended. Those on the fluid model run on all processors.
-func (r *run) trials(ctx context.Context) error {
-	all := slices.DeleteFunc(r.o.Choice.chosen(r), func(t *trial) bool { return t.done[t.repeat] != nil })
-	limit := 1
-	if r.backend == rundir.Fluid {
-		limit = runtime.GOMAXPROCS(0)
-	}
-	wait := parallel.StartAtMost(ctx, len(all), limit, r.o.Progress, func(ctx context.Context, i int, progressed func(Progress)) error {
-		return all[i].execute(ctx, Progress{Trial: i + 1, Trials: len(all)}, progressed)
-	})
-	for i, t := range all {
-		if err := wait(i); err != nil {
-			err = fmt.Errorf("arm %s, repeat %d: %w", t.label(), t.repeat, err)
-			for _, later := range all[i+1:] { // that were stopped because of it count as not begun
-				if later.done[later.repeat] == nil {
-					err = errors.Join(err, os.RemoveAll(later.path()))
-				}
-			}
-			return err
-		}
-	}
-	return nil
 }
 
 // execute runs a trial, and keeps its figures in memory and in its directory. Its last file is rundir.TrialFile.

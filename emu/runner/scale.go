@@ -37,7 +37,7 @@ func (r *run) scale() error {
 		return err
 	}
 	if r.half, err = newRun(half, r.o, r.backend); err == nil {
-		r.half.manifest.ScaledBy = by.String()
+		r.half.manifest.ScaledBy, r.half.point, r.half.place, r.half.places = by.String(), r.point, r.place, r.places
 	}
 	return err
 }
@@ -45,7 +45,7 @@ func (r *run) scale() error {
 // input returns what a report on the trials that have ended needs. cut is the error that ended the run, or nil.
 func (r *run) input(cut error) (in report.Input, err error) {
 	m := &r.manifest
-	if cut == nil && slices.ContainsFunc(r.order(), func(t *trial) bool { return t.of == r && t.done[t.repeat] == nil }) {
+	if cut == nil && slices.ContainsFunc(r.trials(), func(t *trial) bool { return t.done[t.repeat] == nil }) {
 		cut = fmt.Errorf("only some trials were chosen: %s", r.o.Choice)
 	}
 	in = report.Input{RunID: m.Run, Scenario: m.Scenario, FluidModel: r.backend == rundir.Fluid, Noise: m.Noise}
@@ -53,7 +53,7 @@ func (r *run) input(cut error) (in report.Input, err error) {
 		in.Partial = m.Partial
 	}
 	for _, a := range r.arms {
-		of := report.Arm{Name: a.Name}
+		of := report.Arm{Name: a.Name, Unmodelled: a.unmodelled()}
 		for _, done := range a.done {
 			if done != nil {
 				of.Repeats = append(of.Repeats, *done)
@@ -94,7 +94,7 @@ func (r *run) report(cut error) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.half != nil {
+	if r.half != nil && r.half.path != "" {
 		half, err := r.half.report(cut)
 		if err != nil {
 			return nil, err

@@ -2,10 +2,36 @@ package runner
 
 import (
 	"context"
+	"reflect"
+	"slices"
+	"strings"
 
 	"testbed/results/metrics"
 	"testbed/results/report"
+	"testbed/results/rundir"
 )
+
+// notModelled are keys that change nothing on the fluid model, each with all keys below it.
+var notModelled = []string{"fabric.congestion_control", "fabric.queue", "fabric.red", "fabric.link_model", "fabric.short_flow", "setup", "disk.throttle", "disk.dir",
+	"capture", "limits", "tries"}
+
+// unmodelled returns the keys in which a simulated arm differs from the baseline, if the fluid model knows none of them.
+func (a *arm) unmodelled() (keys []string) {
+	base := a.of.arms[0]
+	if a.of.backend != rundir.Fluid || !reflect.DeepEqual(a.Policies, base.Policies) {
+		return nil
+	}
+	for _, key := range a.of.s.SetKeys() {
+		if a.of.s.ArmValue(a.place, key) == a.of.s.ArmValue(0, key) {
+			continue
+		}
+		if !slices.ContainsFunc(notModelled, func(k string) bool { return key == k || strings.HasPrefix(key, k+".") }) {
+			return nil
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
 
 // simulated runs a trial on the fluid model.
 func (t *trial) simulated(ctx context.Context, p *progress) (report.Repeat, error) {

@@ -28,6 +28,9 @@ import (
 // workload, which is that of the scenario without the changes of its arms.
 type run struct {
 	s       *scenario.Scenario
+	point   scenario.Point // of which it is the run
+	place   int            // of the point, among places
+	places  int
 	o       Options
 	backend string // rundir.Packets or rundir.Fluid
 	fabric  *topo.Fabric
@@ -69,7 +72,7 @@ type trial struct {
 // newRun returns a run without a directory.
 func newRun(s *scenario.Scenario, o Options, backend string) (*run, error) {
 	if n := len(s.Points()); n > 1 {
-		return nil, fmt.Errorf("run scenario %s: it has a sweep of %d points, and a run has one: write one scenario for each", s.Spec.Name, n)
+		return nil, fmt.Errorf("scenario %s has a sweep of %d points, and this takes one: remove the sweep and set its variables", s.Spec.Name, n)
 	}
 	f, err := s.Shape().Build()
 	if err != nil {

@@ -99,3 +99,28 @@ repeat: 2
 		t.Errorf("loads %+v, %v: want a longer time on a tenth of the disk", f.Load, err)
 	}
 }
+
+// The fluid model says of arms that differ in what it does not know that they are not modelled, and compares others.
+func TestArmsThatTheFluidModelDoesNotKnow(t *testing.T) {
+	out, err := Simulate(t.Context(), loadText(t, `
+name: control
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 4, host_link: 20Mbps, oversubscription: "2:1", queue: 20ms}
+workload: [{kind: trace, path: trace.txt, mb: MB}]
+arms:
+  - {name: cubic}
+  - {name: reno, set: {fabric: {congestion_control: reno, queue: 5ms}}}
+  - {name: one, set: {fabric: {congestion_control: reno, oversubscription: "1:1"}}}
+repeat: 2
+`, "1 0 2 0 1 2 4:1 5:1", "2 10 1 1 1 6:2"), Options{Out: t.TempDir(), Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	arms := out.Report.Summary.Arms
+	if d := cmp.Diff([]string{"fabric.congestion_control", "fabric.queue"}, arms[1].Unmodelled); d != "" || arms[1].CCT.Speedup != nil || arms[1].CCT.Paired != nil {
+		t.Errorf("reno: %s%+v", d, arms[1].CCT)
+	}
+	if arms[2].Unmodelled != nil || arms[2].CCT.Speedup == nil {
+		t.Errorf("one: not modelled %v, %+v", arms[2].Unmodelled, arms[2].CCT)
+	}
+	sameReport(t, out.Dir)
+}

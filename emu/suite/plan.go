@@ -343,5 +343,9 @@ func (p *Plan) assignments(v *variant) (map[string]string, error) {
 }
 
 func (p *Plan) load(v *variant, set map[string]string) (*scenario.Scenario, error) {
-	return scenario.Load(v.scenario, scenario.Options{Catalog: catalog.All(), Set: set})
+	s, err := scenario.Load(v.scenario, scenario.Options{Catalog: catalog.All(), Set: set})
+	if err == nil && len(s.Points()[0].Values) > 0 {
+		err = fmt.Errorf("%s: it has a sweep: write a variant of the part for each point", v.scenario)
+	}
+	return s, err
 }

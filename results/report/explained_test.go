@@ -39,7 +39,7 @@ func TestFiguresFarFromTheFluidModel(t *testing.T) {
 		r.Flows = []flows.FlowRecord{{Src: "h0-00", Dst: "h1-00", Packets: 100, Resent: c.resent, End: 100 * ms}}
 		rep := measured(r, pass(), scaled(r, c.fluid))
 		rep.Timing = &breakdown.Run{CoflowTotal: c.shares}
-		out, err := New(Input{RunID: "r", Scenario: "s", Arms: []Arm{{"fair", []Repeat{rep}}}})
+		out, err := New(Input{RunID: "r", Scenario: "s", Arms: []Arm{{Name: "fair", Repeats: []Repeat{rep}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

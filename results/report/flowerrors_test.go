@@ -36,7 +36,7 @@ func TestEarlyFiguresAreMarked(t *testing.T) {
 	}
 	report := func(change func(*Input)) *Report {
 		rep := Repeat{Records: r, Verdict: pass(), FlowErrors: errors}
-		in := Input{RunID: "r", Scenario: "s", Arms: []Arm{{"fair", []Repeat{rep}}}}
+		in := Input{RunID: "r", Scenario: "s", Arms: []Arm{{Name: "fair", Repeats: []Repeat{rep}}}}
 		change(&in)
 		out, err := New(in)
 		if err != nil {

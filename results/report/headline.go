@@ -17,6 +17,15 @@ func (r *Report) HeadlineCSV(w io.Writer) error {
 	if err := c.Write(headlineColumns); err != nil {
 		return err
 	}
+	if err := r.headlines(c.Write); err != nil {
+		return err
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// headlines calls do for each row of HeadlineCSV.
+func (r *Report) headlines(do func(row []string) error) error {
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
 		level := SourceFluidModel
@@ -28,14 +37,12 @@ func (r *Report) HeadlineCSV(w io.Writer) error {
 			if f == nil && (!a.Void() || !r.measured(m)) {
 				continue // nothing was measured
 			}
-			row := append([]string{a.Name, m.key, level, strconv.Itoa(a.Repeats)}, f.cells()...)
-			if err := c.Write(row); err != nil {
+			if err := do(append([]string{a.Name, m.key, level, strconv.Itoa(a.Repeats)}, f.cells()...)); err != nil {
 				return err
 			}
 		}
 	}
-	c.Flush()
-	return c.Error()
+	return nil
 }
 
 var headlineColumns = []string{"arm", "metric", "verdict", "repeats", "n", "mean_us", "p50_us", "p95_us", "p99_us", "min_us", "max_us", "between_repeats",

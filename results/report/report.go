@@ -47,10 +47,13 @@ type Input struct {
 	Arms     []Arm // the first is the baseline
 }
 
-// Arm is one combination of policies.
+// Arm is what is compared.
 type Arm struct {
 	Name    string
 	Repeats []Repeat
+	// Unmodelled are the keys of the scenario in which alone the arm differs from the baseline, where the fluid model knows
+	// none of them: there are no speed-ups then.
+	Unmodelled []string
 }
 
 // Repeat is one execution of an arm.

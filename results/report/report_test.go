@@ -87,10 +87,10 @@ func packetRun() Input {
 		late.Problems = append(late.Problems, "coflow "+string(rune('3'+i))+": no mark | of its *arrival*")
 	}
 	in := Input{RunID: "fig9-001", Scenario: "figure_9", Seed: 1, Arms: []Arm{
-		{"fair", []Repeat{measured(fair[0], pass(), scaled(fair[0], 0.9)), measured(fair[1], pass(), scaled(fair[1], 0.9))}},
-		{"sebf", []Repeat{measured(sebf[0], pass(), scaled(sebf[0], 0.8)), measured(sebf[1], degraded, nil)}},
-		{"starved", []Repeat{measured(records(0, 99*ms), pass(), nil), measured(late, void, nil)}},
-		{"kept_only|captures", []Repeat{measured(records(0, 90*ms, 1300*ms, 50*ms), verdict.Missing("only the captures were kept"), nil)}},
+		{Name: "fair", Repeats: []Repeat{measured(fair[0], pass(), scaled(fair[0], 0.9)), measured(fair[1], pass(), scaled(fair[1], 0.9))}},
+		{Name: "sebf", Repeats: []Repeat{measured(sebf[0], pass(), scaled(sebf[0], 0.8)), measured(sebf[1], degraded, nil)}},
+		{Name: "starved", Repeats: []Repeat{measured(records(0, 99*ms), pass(), nil), measured(late, void, nil)}},
+		{Name: "kept_only|captures", Repeats: []Repeat{measured(records(0, 90*ms, 1300*ms, 50*ms), verdict.Missing("only the captures were kept"), nil)}},
 	}}
 	for i := range in.Arms {
 		for k := range in.Arms[i].Repeats {
@@ -154,8 +154,8 @@ func timed(r *Repeat) {
 
 func fluidRun() Input {
 	return Input{RunID: "sim-7", Scenario: "figure 9", FluidModel: true, Arms: []Arm{
-		{"fair", []Repeat{{Records: records(0, 80*ms, 1200*ms)}}},
-		{"sebf", []Repeat{{Records: records(0, 40*ms, 900*ms)}}},
+		{Name: "fair", Repeats: []Repeat{{Records: records(0, 80*ms, 1200*ms)}}},
+		{Name: "sebf", Repeats: []Repeat{{Records: records(0, 40*ms, 900*ms)}}},
 	}}
 }
 
@@ -519,7 +519,7 @@ func TestInputMistakes(t *testing.T) {
 	if _, err := New(Input{}); err == nil || !strings.Contains(err.Error(), "no arm") {
 		t.Errorf("no arm: %v", err)
 	}
-	_, err := New(Input{Arms: []Arm{{"a", nil}, {"a", []Repeat{{}}}, {"", []Repeat{{Verdict: pass()}}}}})
+	_, err := New(Input{Arms: []Arm{{Name: "a", Repeats: nil}, {Name: "a", Repeats: []Repeat{{}}}, {Name: "", Repeats: []Repeat{{Verdict: pass()}}}}})
 	for _, want := range []string{`arm "a" has no repeat`, `arm name "a"`, `arm "a", repeat 0: no verdict`, `arm name ""`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
@@ -528,7 +528,7 @@ func TestInputMistakes(t *testing.T) {
 }
 
 func TestNothingMeasured(t *testing.T) {
-	r, err := New(Input{RunID: "x", Arms: []Arm{{"a", []Repeat{{Verdict: pass(), Records: flows.Records{Problems: []string{"no capture has a mark"}}}}}}})
+	r, err := New(Input{RunID: "x", Arms: []Arm{{Name: "a", Repeats: []Repeat{{Verdict: pass(), Records: flows.Records{Problems: []string{"no capture has a mark"}}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,8 @@ type Summary struct {
 type ArmSummary struct {
 	Name    string `json:"name"`
 	Repeats int    `json:"repeats"`
+	// Unmodelled are the keys that the arm changes, if the fluid model knows none of them: nothing is compared then.
+	Unmodelled []string `json:"not_modelled,omitempty"`
 	// Verdict is the worst of Verdicts, which has one verdict for each repeat in order.
 	// Both are absent in summaries of the fluid model, which has no packets to judge.
 	Verdict  *verdict.Level    `json:"verdict,omitempty"`
@@ -167,7 +169,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 
 func (in Input) summarize(i int) ArmSummary {
 	arm := in.Arms[i]
-	s := ArmSummary{Name: arm.Name, Repeats: len(arm.Repeats), Problems: []string{}, Failures: arm.failures()}
+	s := ArmSummary{Name: arm.Name, Repeats: len(arm.Repeats), Unmodelled: arm.Unmodelled, Problems: []string{}, Failures: arm.failures()}
 	for k, r := range arm.Repeats {
 		if !in.FluidModel {
 			s.Verdicts = append(s.Verdicts, r.Verdict)
@@ -217,7 +219,7 @@ func (in Input) metric(i int, m metric, seed uint64) *Metric {
 	if s := metrics.SpreadOf(items); s.Repeats > 1 {
 		out.Repeats = &RepeatSpread{Repeats: s.Repeats, MinUS: micros(s.Min), MaxUS: micros(s.Max), StdDevUS: micros(s.StdDev), Relative: metrics.Round6(s.Relative)}
 	}
-	if i > 0 && (in.FluidModel || base.level() != verdict.Void) {
+	if i > 0 && len(arm.Unmodelled) == 0 && (in.FluidModel || base.level() != verdict.Void) {
 		baseline := base.items(m)
 		if both := metrics.Common(baseline, items); both != len(baseline) || both != len(items) {
 			out.apart = fmt.Sprintf("%s completed %d %s and %s %d, of which %d are the same", base.Name, len(baseline), m.noun, arm.Name, len(items), both)

@@ -153,6 +153,11 @@ func (r *Report) table(m metric) table {
 	if t.apart && len(t.notes) == 0 {
 		t.notes = append(t.notes, "The arms completed different items, so their averages are not comparable.")
 	}
+	for _, a := range r.Summary.Arms {
+		if len(a.Unmodelled) > 0 {
+			t.notes = append(t.notes, fmt.Sprintf("The fluid model does not model %s, in which alone %s differs from the baseline: run it on packets.", strings.Join(a.Unmodelled, " and "), a.Name))
+		}
+	}
 	if base := r.Summary.Arms[0]; cols.speedup && base.Void() {
 		t.notes = append(t.notes, fmt.Sprintf("The baseline %s is void, so there are no speed-ups.", base.Name))
 	}
@@ -235,6 +240,8 @@ func speedups(i int, a *ArmSummary, f *Metric) []string {
 		return []string{"void", "void"}
 	case f != nil && i == 0:
 		return []string{"baseline", none}
+	case len(a.Unmodelled) > 0:
+		return []string{"not modelled", none}
 	}
 	average, paired := none, none
 	if f != nil && f.Speedup != nil {

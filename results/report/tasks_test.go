@@ -27,9 +27,9 @@ func taskRun() Input {
 		return Repeat{Records: c.Records(seed), Slots: slots}
 	}
 	in := Input{RunID: "tasks-1", Scenario: "tasks", FluidModel: true, Arms: []Arm{
-		{"fifo", []Repeat{repeat(0.3, 1, 1), repeat(0.3, 1, 2)}}}}
+		{Name: "fifo", Repeats: []Repeat{repeat(0.3, 1, 1), repeat(0.3, 1, 2)}}}}
 	c.Copies = 0.3
-	in.Arms = append(in.Arms, Arm{"fair", []Repeat{repeat(0.9, 1.4, 1), repeat(0.9, 1.4, 2)}})
+	in.Arms = append(in.Arms, Arm{Name: "fair", Repeats: []Repeat{repeat(0.9, 1.4, 1), repeat(0.9, 1.4, 2)}})
 	late := &in.Arms[1].Repeats[1]
 	late.Records.Jobs = late.Records.Jobs[1:]
 	late.Failures = []Failure{{Failure: flows.Failure{Kind: flows.FailedJob, Job: 1, Host: "h0-00", At: 3 * time.Second}}}

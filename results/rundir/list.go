@@ -25,6 +25,8 @@ type Entry struct {
 	Backend  string    `json:"backend"` // Packets or Fluid
 	State    string    `json:"state"`   // Running, Complete, Interrupted or Failed
 	Arms     []string  `json:"arms"`
+	// Points is the number of points of a sweep; 0 for a run without one.
+	Points int `json:"points,omitempty"`
 	// Verdict is the worst of any arm; nil where there is none, as in a simulation.
 	Verdict *verdict.Level `json:"verdict"`
 	Size    int64          `json:"size_bytes"` // of all files
@@ -47,11 +49,17 @@ func List(dir string) ([]Entry, error) {
 		if !d.IsDir() {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(path, ManifestFile)); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
 		e := Entry{Name: d.Name()}
-		if err := e.describe(path); err != nil {
+		if sweep, err := ReadSweep(path); sweep != nil || err != nil {
+			if err == nil {
+				err = e.sweep(path, sweep)
+			}
+			if err != nil {
+				e.Error = err.Error()
+			}
+		} else if _, err := os.Lstat(filepath.Join(path, ManifestFile)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err := e.describe(path); err != nil {
 			e.Error = err.Error()
 		}
 		out = append(out, e)
@@ -62,24 +70,51 @@ func List(dir string) ([]Entry, error) {
 	return out, nil
 }
 
-// Newest returns the newest run directory in a directory whose manifest is as wanted, "" if there is none.
-func Newest(dir string, wanted func(*Manifest) bool) (string, error) {
+// Newest returns the newest directory of a run or sweep in a directory, of a workload fingerprint and a backend; "" if there is none.
+func Newest(dir, workload, backend string) (string, error) {
 	found, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("find a run: %w", err)
 	}
 	var newest string
-	var started time.Time
+	var last time.Time
 	for _, d := range found {
 		path := filepath.Join(dir, d.Name())
 		if !d.IsDir() {
 			continue
 		}
-		if m, err := readManifest(path); err == nil && m != nil && m.Started.After(started) && wanted(m) {
-			newest, started = path, m.Started
+		var of, on string
+		var started time.Time
+		if m, err := readManifest(path); err == nil && m != nil {
+			of, on, started = m.Workload, m.Backend, m.Started
+		} else if s, err := ReadSweep(path); err == nil && s != nil {
+			of, on, started = s.Workload, s.Backend, s.Started
+		}
+		if of == workload && on == backend && started.After(last) {
+			newest, last = path, started
 		}
 	}
 	return newest, nil
+}
+
+// sweep describes a sweep by its points.
+func (e *Entry) sweep(path string, s *Sweep) error {
+	e.Scenario, e.Started, e.Backend, e.State, e.Arms, e.Points = s.Scenario, s.Started, s.Backend, s.State, s.Arms, len(s.Points)
+	for _, name := range s.Points {
+		var p Entry
+		if err := p.describe(filepath.Join(path, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, c := range p.Changes {
+			e.Changes = append(e.Changes, Change{name + "/" + c.File, c.What})
+		}
+		if p.Verdict != nil && (e.Verdict == nil || *p.Verdict > *e.Verdict) {
+			e.Verdict = p.Verdict
+		}
+	}
+	var err error
+	e.Size, err = sizeOf(path)
+	return err
 }
 
 func (e *Entry) describe(path string) error {

@@ -62,6 +62,8 @@ type Manifest struct {
 	Seed     uint64   `json:"seed"`
 	Arms     []string `json:"arms"`
 	Repeats  int      `json:"repeats"`
+	// Vars are the values of the swept variables of which the run is a point, in the order of the sweep.
+	Vars []Value `json:"vars,omitempty"`
 	// CheckScale is the factor of the scale check of the run; "" without one.
 	CheckScale string `json:"check_scale,omitempty"`
 	// ScaledBy is the factor by which rates and sizes were divided, in the scaled half of a
@@ -91,6 +93,12 @@ type Manifest struct {
 	Files Sums `json:"files,omitempty"`
 	// Sum is the SHA-256 sum of the manifest with an empty string in its place.
 	Sum string `json:"sha256"`
+}
+
+// Value is the value of a variable.
+type Value struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
 // Run is the content of a run directory. Rows are in the order of their files: by arm,

@@ -1,0 +1,192 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"testbed/results/safefile"
+	tables "testbed/results/table"
+	"testbed/topo/words"
+)
+
+// Sweep holds the reports on the points of a sweep.
+type Sweep struct {
+	RunID    string       `json:"run_id"`
+	Scenario string       `json:"scenario"`
+	Points   []SweepPoint `json:"points"` // those of which a trial has ended
+	// Missing are the points of which none has.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// SweepPoint is a point of a sweep.
+type SweepPoint struct {
+	Dir     string    `json:"directory"` // in that of the sweep
+	Values  []Setting `json:"values"`    // of the swept variables
+	Report  *Report   `json:"-"`
+	Summary *Summary  `json:"summary"`
+}
+
+// Files of a sweep besides the directories of its points. SweepCSV has the columns of Report.HeadlineCSV after those of the variables.
+const (
+	SweepCSV      = "sweep.csv"
+	SweepSummary  = "sweep-summary.json"
+	SweepMarkdown = "sweep.md"
+)
+
+// CSV writes one row for each point, arm and metric.
+func (s *Sweep) CSV(w io.Writer) error {
+	c := words.NewCSV(w)
+	for i, p := range s.Points {
+		var names, values []string
+		for _, v := range p.Values {
+			names, values = append(names, v.Key), append(values, v.Value)
+		}
+		if i == 0 {
+			if err := c.Write(append(names, headlineColumns...)); err != nil {
+				return err
+			}
+		}
+		if err := p.Report.headlines(func(row []string) error { return c.Write(append(slices.Clone(values), row...)) }); err != nil {
+			return err
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// tables returns a table for each metric, with a row for each point and arm.
+func (s *Sweep) tables() (out []table) {
+	for _, m := range allMetrics() {
+		var all table
+		for _, p := range s.Points {
+			if !p.Report.measured(m) {
+				continue
+			}
+			t := p.Report.table(m)
+			if all.head == nil {
+				all.title = m.name
+				for _, v := range p.Values {
+					all.head, all.cols = append(all.head, v.Key), append(all.cols, tables.Names())
+				}
+				all.head, all.cols = append(all.head, t.head...), append(all.cols, t.cols...)
+			}
+			for _, cells := range t.rows {
+				row := make([]string, len(all.head))
+				for i, name := range all.head[len(p.Values):] { // points may have other optional columns
+					row[len(p.Values)+i] = none
+					if at := slices.Index(t.head, name); at >= 0 {
+						row[len(p.Values)+i] = cells[at]
+					}
+				}
+				for i, v := range p.Values {
+					row[i] = v.Value
+				}
+				all.rows = append(all.rows, row)
+			}
+			for _, n := range t.notes {
+				if !slices.Contains(all.notes, n) {
+					all.notes = append(all.notes, n)
+				}
+			}
+		}
+		if all.head != nil {
+			out = append(out, all)
+		}
+	}
+	return out
+}
+
+// heading states what the sweep is, and which points it lacks.
+func (s *Sweep) heading() []string {
+	out := []string{fmt.Sprintf("Run %s, scenario %s: a sweep of %s.", s.RunID, s.Scenario, words.Plural(len(s.Points)+len(s.Missing), "point", "points"))}
+	if len(s.Points) > 0 {
+		out = append(out, s.Points[0].Report.source())
+	}
+	for _, p := range s.Points {
+		if of := p.Report.in.Partial; of != nil {
+			out = append(out, p.Dir+": "+of.String())
+		}
+	}
+	if len(s.Missing) > 0 {
+		out = append(out, "No trial has ended of "+strings.Join(s.Missing, "; ")+".")
+	}
+	return out
+}
+
+// Terminal writes the tables in a style.
+func (s *Sweep) Terminal(w io.Writer, style tables.Style) error {
+	var b bytes.Buffer
+	for _, line := range s.heading() {
+		_ = style.Paragraph(&b, "", "", line) // writing to a buffer cannot fail
+	}
+	all := s.tables()
+	for _, t := range all {
+		fmt.Fprintf(&b, "\n%s\n", style.Text(t.title))
+		if err := t.text(&b, style); err != nil {
+			return err
+		}
+	}
+	if l := legend(all, style); l != "" {
+		b.WriteByte('\n')
+		_ = style.Paragraph(&b, "", "", l)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// Markdown writes the same tables.
+func (s *Sweep) Markdown(w io.Writer) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# %s\n", plain(s.Scenario))
+	for _, line := range s.heading() {
+		fmt.Fprintf(&b, "\n%s\n", plain(line))
+	}
+	all := s.tables()
+	for _, t := range all {
+		fmt.Fprintf(&b, "\n## %s\n\n", t.title)
+		if err := t.markdown(&b); err != nil {
+			return err
+		}
+		for _, n := range t.notes {
+			fmt.Fprintf(&b, "\n%s\n", plain(n))
+		}
+	}
+	if l := legend(all, tables.Style{}); l != "" {
+		fmt.Fprintf(&b, "\n%s\n", l)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// sweepPage shows the page of one point, which a list chooses.
+var sweepPage = template.Must(template.New("sweep").Parse(`<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><title>{{.Scenario}}</title>
+<style>body{margin:0;display:flex;flex-direction:column;height:100vh;font-family:sans-serif}label{padding:.5em}iframe{flex:1;border:0}</style>
+<label>{{.RunID}}: <select>{{range .Points}}<option value="{{.Dir}}/report.html">{{range $i, $v := .Values}}{{if $i}}, {{end}}{{$v.Key}} {{$v.Value}}{{end}}</option>{{end}}</select></label>
+<iframe title="report of a point" src="{{with index .Points 0}}{{.Dir}}/report.html{{end}}"></iframe>
+<script>document.querySelector("select").onchange = e => document.querySelector("iframe").src = e.target.value</script>
+</html>
+`))
+
+// Write writes the files of a sweep that has points.
+func (s *Sweep) Write(dir string) error {
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{{SweepCSV, s.CSV}, {SweepMarkdown, s.Markdown}, {PageFile, func(w io.Writer) error { return sweepPage.Execute(w, s) }}, {SweepSummary, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(s)
+	}}} {
+		if err := safefile.Write(filepath.Join(dir, file.name), file.write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
