@@ -29,7 +29,7 @@ LDFLAGS := $(STRIP) -X testbed/emu/cli.version=$(VERSION)
 export CGO_ENABLED = 0
 export GOFLAGS    += -trimpath
 
-.PHONY: all build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm check nightly lint bench bench-build fuzz clean
+.PHONY: all build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm check nightly lint bench fuzz clean
 
 # OUT is the directory of everything that is built.
 OUT ?= bin
@@ -129,12 +129,8 @@ lint:
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 
+# Compared with bare netlink, Mininet and tshark, where they are installed; BENCH_FLAGS such as -rounds 9 -big -json.
 bench:
-	$(SUDO) $(GO) test -p 1 -run '^$$' -bench . -benchtime 2s ./...
-
-# Building and teardown, compared with bare netlink and, where it is installed, Mininet;
-# BENCH_FLAGS such as -rounds 9 -big -json.
-bench-build:
 	$(SUDO) $(GO) run ./scripts/bench $(BENCH_FLAGS)
 
 # Every fuzz target, FUZZTIME each, with the number of inputs that it executed; fewer than

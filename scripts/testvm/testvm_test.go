@@ -265,7 +265,7 @@ func TestSelection(t *testing.T) {
 		name, run string
 		want      []string
 	}{
-		{"emu/kernel", "", nil},
+		{"hosts/disk", "", nil},
 		{"hosts", "", []string{"-test.run=Loopback"}},
 		{"emu/calibration/measure", "", []string{"-test.skip=" + skipTests["emu/calibration/measure"]}},
 		{"emu/cli", "Scripts", []string{"-test.run=Scripts"}},
