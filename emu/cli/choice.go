@@ -58,7 +58,7 @@ func (f *choiceFlags) choice() (c runner.Choice, err error) {
 }
 
 // args checks the arguments of a verb that takes a scenario or goes on with a run.
-func (f *choiceFlags) args(scale *scaleFlag, set *[]string) cobra.PositionalArgs {
+func (f *choiceFlags) args(scale *scaleFlag, of *scenarioFlags) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if !f.resume {
 			return scale.args(cmd, args)
@@ -66,8 +66,8 @@ func (f *choiceFlags) args(scale *scaleFlag, set *[]string) cobra.PositionalArgs
 		if scale.set() {
 			return usageError{errors.New("--check-scale with --resume: a run that goes on checks its scale if it did before: leave it out")}
 		}
-		if len(*set) > 0 && (len(args) == 0 || isDirectory(args[0])) {
-			return usageError{errors.New("--set with --resume: a run that goes on has its variables: leave it out")}
+		if (len(of.set) > 0 || cmd.Flags().Changed("seed")) && (len(args) == 0 || isDirectory(args[0])) {
+			return usageError{errors.New("--set or --seed with --resume: a run that goes on has its variables and seed: leave it out")}
 		}
 		return between(0, 1)(cmd, args)
 	}

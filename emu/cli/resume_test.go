@@ -185,6 +185,35 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
+// The seed of the command line is that of the run, also in its scenario, whether or not the file states one.
+func TestSeedOfTheCommandLine(t *testing.T) {
+	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
+	text := strings.Replace(severalTrials, "repeat: 8", "repeat: 1", 1)
+	for name, text := range map[string]string{"stated": text + "seed: 7 # of the file\n", "not": strings.TrimSpace(text), "in": text + "seed: 9\n", "by": "vars: {s: 3}\nseed: ${s}\n" + text} {
+		if err := os.WriteFile(filepath.Join(p.dir, name+".yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		args := []string{"sim", name + ".yaml", "--out", name, "--seed", "9"}
+		if name == "in" {
+			args = args[:4]
+		}
+		p.run(t, 0, args...)
+	}
+	in := onlyRun(t, filepath.Join(p.dir, "in"))
+	for _, name := range []string{"stated", "not", "by"} {
+		dir := onlyRun(t, filepath.Join(p.dir, name))
+		sameTables(t, name, tablesOf(t, in), tablesOf(t, dir))
+		p.run(t, 0, "replay", dir)
+		p.run(t, 0, "sim", "--resume", dir)
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, "flow.yaml"), []byte("{name: x}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := p.run(t, 1, "validate", "flow.yaml", "--seed", "2"); !strings.Contains(errs, "write seed on a line of its own") {
+		t.Errorf("flow: %s", errs)
+	}
+}
+
 // Only chosen trials are executed, and the run says which it lacks.
 func TestChosenTrials(t *testing.T) {
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
@@ -205,7 +234,7 @@ func TestChosenTrials(t *testing.T) {
 		"--repeats 9..7":     `--repeats "9..7": must be a repeat`,
 		"--shard 0/4":        `--shard "0/4": must be I/N`,
 		"--shard 12/12":      "none of the 24 trials is chosen: --shard 12/12",
-		"--resume --set a=b": "a run that goes on has its variables",
+		"--resume --set a=b": "a run that goes on has its variables and seed",
 	} {
 		c := p.command(t, append([]string{"sim", "scenario.yaml"}, strings.Fields(args)...)...)
 		if strings.Contains(args, "--resume") {

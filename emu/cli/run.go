@@ -20,13 +20,15 @@ import (
 
 // scenarioFlags are those of verbs that read a scenario.
 type scenarioFlags struct {
-	set []string
-	cmd *cobra.Command
+	set  []string
+	seed uint64
+	cmd  *cobra.Command
 }
 
 func (f *scenarioFlags) add(cmd *cobra.Command) {
 	f.cmd = cmd
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "set a variable of the scenario: `name=value` (repeatable)")
+	cmd.Flags().Uint64Var(&f.seed, "seed", 0, "seed of the random draws (instead of the scenario's)")
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 	}
@@ -40,6 +42,9 @@ func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 		return nil, err
 	}
 	o := scenario.Options{Set: set, Catalog: catalog.All()}
+	if f.cmd.Flags().Changed("seed") {
+		o.Seed = &f.seed
+	}
 	if path == stdio {
 		return scenario.Read("standard input", newWaiting(f.cmd.Context(), f.cmd.InOrStdin()), o)
 	}
@@ -103,7 +108,7 @@ Exit code 3 means that the verdict of an arm is void.`,
   sudo testbed run scenario.yaml --captures keep
   sudo testbed run --resume runs/quickstart-20260102-150405-ab12
   sudo testbed run scenario.yaml --arm fair+hdfs --repeats 3..5`,
-		Args: choice.args(scale, &f.set),
+		Args: choice.args(scale, &f),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			captures, err := store.mode()
 			if err != nil {
@@ -170,7 +175,7 @@ not measurements.`,
   testbed sim scripts/quickstart/scenario.yaml --json
   testbed sim scripts/quickstart/scenario.yaml --check-scale 2
   testbed sim --resume`,
-		Args: choice.args(scale, &f.set),
+		Args: choice.args(scale, &f),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.execute(cmd.Context(), &f, scale, &choice, &form, args, out, rundir.Fluid, func(*runner.Options) error { return nil })
 		},

@@ -42,6 +42,8 @@ type Options struct {
 	// Set overrides variables by name. A name that the file does not declare or
 	// does not use is an error.
 	Set map[string]string
+	// Seed replaces that of the file, if it is not nil.
+	Seed *uint64
 	// Catalog lists the roles, which are keys of arms, and their policies.
 	Catalog catalog.Catalog
 	// Open opens a trace; nil is files.Open, which accepts only regular files.
@@ -228,6 +230,9 @@ func parse(name string, data []byte, o Options, point []Assignment) (_ *Scenario
 	}
 	sub.readVars(root)
 	sub.substitute(root, "")
+	if o.Seed != nil {
+		sub.seed(root, strconv.FormatUint(*o.Seed, 10))
+	}
 	sub.unused(root)
 	d.at[""] = root
 	if d.newer(root) {

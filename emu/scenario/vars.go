@@ -285,6 +285,27 @@ func (s *substituter) edited() []byte {
 	return append(out, s.text[at:]...)
 }
 
+// seed replaces the seed of the file, or adds one to its end.
+func (s *substituter) seed(root *yaml.Node, value string) {
+	n := valueOf(root, "seed")
+	if n == nil && root.Kind == yaml.MappingNode && root.Style&yaml.FlowStyle == 0 {
+		n = &yaml.Node{Kind: yaml.ScalarNode, Line: 1, Column: 1}
+		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "seed", Line: 1, Column: 1}, n)
+		s.edits[n] = &edit{len(s.text), len(s.text), "\nseed: " + value + "\n"}
+	} else if n == nil || n.Kind != yaml.ScalarNode {
+		s.fail(root, "seed", "set from outside, but the file has no place for it: write seed on a line of its own")
+		return
+	} else if e, ok := s.edits[n]; ok {
+		e.text = value
+	} else if start, end, ok := s.span(n); ok {
+		s.edits[n] = &edit{start, end, value}
+	} else {
+		s.fail(n, "seed", "over several lines or with escapes: write it on one line")
+		return
+	}
+	n.Value, n.Tag, n.Style = value, "!!int", 0
+}
+
 // lineStarts returns the offset of each line of a text.
 func lineStarts(text string) []int {
 	starts := []int{0}
