@@ -8,6 +8,7 @@ import (
 	"sort"
 	"time"
 
+	"testbed/emu/engine/tracker"
 	"testbed/policies"
 	"testbed/policies/alloc"
 	"testbed/policies/coordinator"
@@ -51,7 +52,7 @@ type coflow struct {
 
 	read *workloads.BlockID // the block of a read; nil for other coflows
 
-	load map[topo.LinkID]units.Bytes // of all flows so far, by link
+	load map[topo.LinkID]units.Bytes // of all flows so far, by link; nil if it is free
 	host topo.HostID                 // that marks its arrival and, of an open coflow, its end
 	open bool                        // flows may join it
 	free bool                        // the policy never limits it: control does not see it
@@ -64,6 +65,7 @@ type flow struct {
 	at         int // index in coflow.flows, if its coflow is free
 	hash       uint32
 	task       *TaskTransfer // that it serves; nil for none
+	fetch      tracker.FetchID
 	path       []topo.LinkID
 	cut        time.Duration // time since which a link of its path is down without progress; -1 if none is down
 	sent       units.Bytes
@@ -83,6 +85,8 @@ type origin struct {
 	hash func(workloads.FlowID) uint32 // selects its path
 	read *workloads.BlockID            // the block of a read; nil for other flows
 	task *TaskTransfer                 // nil for a flow that serves no task
+	// fetch is the fetch of a task that it carries out; 0 for other flows.
+	fetch tracker.FetchID
 }
 
 // arrived registers a coflow.
@@ -117,7 +121,7 @@ func (x *coflows) unlimited() bool {
 }
 
 func (x *coflows) newCoflow(id workloads.CoflowID) *coflow {
-	c := &coflow{load: map[topo.LinkID]units.Bytes{}}
+	c := &coflow{}
 	c.State = policies.CoflowState{ID: id, Arrival: x.now, Since: x.now}
 	return c
 }
@@ -272,13 +276,19 @@ func (x *coflows) add(c *coflow, f workloads.Flow, from origin) error {
 		return fmt.Errorf("coflow %d: the total size of its flows exceeds %v", st.ID, units.Bytes(math.MaxInt64))
 	}
 	h := from.hash(f.ID)
-	fl := &flow{Flow: f, coflow: c, place: unplaced, hash: h, task: from.task, path: x.cfg.Fabric.Path(f.Src, f.Dst, h), cut: -1}
+	fl := &flow{Flow: f, coflow: c, place: unplaced, hash: h, task: from.task, fetch: from.fetch, path: x.cfg.Fabric.Path(f.Src, f.Dst, h), cut: -1}
 	c.all = append(c.all, fl)
 	x.byFlow[f.ID] = fl
 	st.Width++
 	st.Size += f.Size
 	st.Remaining += f.Size
 	st.Largest = max(st.Largest, f.Size)
+	if c.free { // no policy sees it
+		return nil
+	}
+	if c.load == nil {
+		c.load = map[topo.LinkID]units.Bytes{}
+	}
 	for _, l := range fl.path {
 		c.load[l] += f.Size
 		rate := x.cfg.Capacity[l]
@@ -320,9 +330,8 @@ func (x *coflows) rebuild(c *coflow) {
 
 func (c *core) known(h topo.HostID) bool { return h >= 0 && int(h) < len(c.hosts) }
 
-// progressed updates the bytes that a flow's receiver has.
-func (x *coflows) progressed(id workloads.FlowID, n units.Bytes) error {
-	f := x.byFlow[id]
+// progressed updates the bytes that the receiver of a flow has; nil is one that is not running.
+func (x *coflows) progressed(id workloads.FlowID, f *flow, n units.Bytes) error {
 	switch {
 	case f == nil && x.failed[id]:
 		return nil
@@ -392,7 +401,10 @@ func (x *coflows) end(f *flow, failed bool, why string) {
 		c.demand.End(f.place)
 	}
 	lastPilot := f.pilot && c.PilotEnded(f.sent)
-	x.send(flowEnded{coflow: c.State.ID, id: f.ID, src: f.Src, dst: f.Dst, size: f.Size, failed: failed, why: why, lastPilot: lastPilot, free: c.free})
+	x.send(flowEnded{
+		coflow: c.State.ID, id: f.ID, src: f.Src, dst: f.Dst, size: f.Size, fetch: f.fetch,
+		failed: failed, why: why, lastPilot: lastPilot, free: c.free,
+	})
 	if len(c.flows) > 0 {
 		return
 	}

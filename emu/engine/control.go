@@ -173,7 +173,7 @@ func (e *Engine) view() *policies.CoflowView {
 // IgnoresProgress reports that no policy uses the progress of flows before they end
 // (policies.Hints.IgnoresProgress, policies.Needs.TaskProgress). A backend then need not report it (TransferProgressed).
 func (e *Engine) IgnoresProgress() bool {
-	return e.control.Needs.IgnoresProgress && !e.tasks.showsProgress()
+	return e.control.Needs.IgnoresProgress && !e.tasks.shows
 }
 
 // state returns the state of a coflow for the coflow policy.

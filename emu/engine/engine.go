@@ -216,11 +216,12 @@ func (e *Engine) event(ev Event) error {
 	case TransferProgressed:
 		return e.transferProgressed(ev)
 	case TransferFinished:
-		if e.tasks.knows(ev.Flow) {
+		switch {
+		case e.coflows.byFlow[ev.Flow] != nil: // as most
+		case e.tasks.knows(ev.Flow):
 			e.tasks.readEnded(ev.Flow, false, "")
 			return nil
-		}
-		if e.reads.knows(ev.Flow) {
+		case e.reads.knows(ev.Flow):
 			e.reads.localEnded(ev.Flow, false, "")
 			return nil
 		}
@@ -296,10 +297,11 @@ func (e *Engine) transferProgressed(ev TransferProgressed) error {
 	}
 	for i, id := range ev.Flows {
 		e.tasks.received(id, ev.Received[i])
-		if e.coflows.byFlow[id] == nil && (e.reads.knows(id) || e.tasks.knows(id)) {
+		f := e.coflows.byFlow[id]
+		if f == nil && (e.reads.knows(id) || e.tasks.knows(id)) {
 			continue
 		}
-		if err := e.coflows.progressed(id, ev.Received[i]); err != nil {
+		if err := e.coflows.progressed(id, f, ev.Received[i]); err != nil {
 			return err
 		}
 	}

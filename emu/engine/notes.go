@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"testbed/emu/engine/tracker"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -20,6 +21,7 @@ type flowEnded struct {
 	id        workloads.FlowID
 	src, dst  topo.HostID
 	size      units.Bytes
+	fetch     tracker.FetchID // that it carried out; 0 for none
 	failed    bool
 	why       string // reason of a failure
 	lastPilot bool   // no pilot flow of its coflow is left

@@ -22,18 +22,16 @@ type progress struct {
 	computed   bool
 }
 
-// showsProgress reports whether the scheduler sees the progress of attempts.
-func (x *tasks) showsProgress() bool {
-	return x.TaskConfig != nil && x.Scheduler.Needs().TaskProgress
-}
-
 // received notes the bytes of a transfer to an attempt.
 func (x *tasks) received(id workloads.FlowID, n units.Bytes) {
+	if !x.shows {
+		return
+	}
 	a := x.fetchers[id]
 	if a == nil {
 		a = x.reads[id]
 	}
-	if a == nil || !x.showsProgress() {
+	if a == nil {
 		return
 	}
 	if a.arriving == nil {
@@ -68,7 +66,7 @@ func (x *tasks) computing(ev TaskProgressed) error {
 
 // progressOf returns the progress of the attempts on a host; nil unless the scheduler sees it.
 func (x *tasks) progressOf(h topo.HostID) (all []tracker.Progress) {
-	if !x.showsProgress() {
+	if !x.shows {
 		return nil
 	}
 	for id, a := range x.running {

@@ -59,9 +59,9 @@ type tasks struct {
 	stride   workloads.BlockID                 // from the blocks of an attempt to those of the next one
 	running  map[jobs.AttemptID]*taskAttempt
 	cached   bool                              // the input blocks are in memory
+	shows    bool                              // the scheduler sees the progress of attempts
 	reads    map[workloads.FlowID]*taskAttempt // transfers of input blocks
 	local    map[workloads.FlowID]bool         // reads from a host's own disk, also those that were stopped
-	fetches  map[workloads.FlowID]tracker.FetchID
 	flows    map[tracker.FetchID]workloads.FlowID
 	fetchers map[workloads.FlowID]*taskAttempt // that fetch, if their progress is shown
 	writes   map[workloads.BlockID]*taskAttempt
@@ -109,11 +109,12 @@ func newTasks(shared *core, c *coflows, b *blocks) (tasks, error) {
 	x := tasks{core: shared, TaskConfig: shared.cfg.Tasks, coflows: c, blocks: b,
 		byID: map[jobs.JobID]*jobs.Job{}, after: map[jobs.JobID][]jobs.JobID{}, shuffles: map[shuffleID]workloads.CoflowID{}, first: map[jobs.TaskID]workloads.BlockID{},
 		running: map[jobs.AttemptID]*taskAttempt{}, reads: map[workloads.FlowID]*taskAttempt{}, local: map[workloads.FlowID]bool{},
-		fetchers: map[workloads.FlowID]*taskAttempt{}, fetches: map[workloads.FlowID]tracker.FetchID{}, flows: map[tracker.FetchID]workloads.FlowID{}, writes: map[workloads.BlockID]*taskAttempt{},
+		fetchers: map[workloads.FlowID]*taskAttempt{}, flows: map[tracker.FetchID]workloads.FlowID{}, writes: map[workloads.BlockID]*taskAttempt{},
 		served: map[jobs.JobID]map[jobs.AttemptID]units.Rate{}}
 	if x.TaskConfig == nil {
 		return x, nil
 	}
+	x.shows = x.Scheduler != nil && x.Scheduler.Needs().TaskProgress
 	stored := map[workloads.BlockID][]topo.HostID{}
 	sizes := map[workloads.BlockID]units.Bytes{}
 	var errs []error
@@ -496,14 +497,14 @@ func (x *tasks) fetch(cmd tracker.StartFetch) error {
 	}
 	flow := x.next.Flow
 	x.next.Flow++
-	x.fetches[flow], x.flows[cmd.ID] = cmd.ID, flow
-	if x.showsProgress() {
+	x.flows[cmd.ID] = flow
+	if x.shows {
 		x.fetchers[flow] = x.running[id]
 	}
 	from := cmd.Outputs[0].Attempt
 	hash := taskHash(x.core.cfg.Seed, "task-fetch", id, from.Task.Stage, from.Task.Index, from.N)
 	return x.coflows.join(shuffle, workloads.Flow{ID: flow, Src: cmd.Source, Dst: cmd.Host, Size: cmd.Size},
-		origin{hash: hash, task: &TaskTransfer{Attempt: id, From: &from, Outputs: len(cmd.Outputs), Served: x.servedAt(cmd.Outputs)}})
+		origin{hash: hash, fetch: cmd.ID, task: &TaskTransfer{Attempt: id, From: &from, Outputs: len(cmd.Outputs), Served: x.servedAt(cmd.Outputs)}})
 }
 
 func (x *tasks) forget(id tracker.FetchID, flow workloads.FlowID) {
@@ -511,16 +512,18 @@ func (x *tasks) forget(id tracker.FetchID, flow workloads.FlowID) {
 		delete(a.arriving, flow)
 		delete(x.fetchers, flow)
 	}
-	delete(x.fetches, flow)
 	delete(x.flows, id)
 }
 
 // flowEnded ends a transfer from another host.
 func (x *tasks) flowEnded(n flowEnded) {
-	x.readEnded(n.id, n.failed, n.why)
-	id, ok := x.fetches[n.id]
-	if !ok {
+	if n.fetch == 0 {
+		x.readEnded(n.id, n.failed, n.why)
 		return
+	}
+	id := n.fetch
+	if _, runs := x.flows[id]; !runs {
+		return // it has been stopped
 	}
 	fetcher := x.fetchers[n.id]
 	x.forget(id, n.id)

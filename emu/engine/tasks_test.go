@@ -402,7 +402,7 @@ func TestTasksUnderFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := &e.tasks
-		for what, n := range map[string]int{"attempts": len(x.running), "reads": len(x.reads), "fetches": len(x.fetches) + len(x.flows), "writes": len(x.writes),
+		for what, n := range map[string]int{"attempts": len(x.running), "reads": len(x.reads), "fetches": len(x.flows), "writes": len(x.writes),
 			"flows": len(b.flows), "blocks": len(b.blocks), "open coflows": len(b.open) + len(e.coflows.open), "events": len(x.events)} {
 			if n > 0 {
 				t.Errorf("%d %s are left", n, what)

@@ -76,7 +76,9 @@ func (b *Backend) startTransfer(c engine.StartTransfer) error {
 			return err
 		}
 	}
-	fl := &fluid{id: int(f.ID), src: f.Src, dst: f.Dst, size: f.Size, hash: c.Hash, disk: disk, path: b.readClass(f.Src, f.Dst, c.Hash, disk), delay: b.fabric.PathDelay(f.Src, f.Dst, c.Hash)}
+	fl := b.newFlow()
+	fl.id, fl.src, fl.dst, fl.size, fl.hash, fl.disk = int(f.ID), f.Src, f.Dst, f.Size, c.Hash, disk
+	fl.path, fl.delay = b.readClass(f.Src, f.Dst, c.Hash, disk), b.fabric.PathDelay(f.Src, f.Dst, c.Hash)
 	return b.startFlow(fl, c.Ceiling, c.Task)
 }
 
@@ -89,7 +91,23 @@ func (b *Backend) readDisk(c engine.ReadDisk) error {
 	if err != nil {
 		return err
 	}
-	return b.startFlow(&fluid{id: int(c.ID), src: c.Host, dst: c.Host, size: c.Size, local: true, disk: disk, path: b.readClass(c.Host, c.Host, 0, disk)}, policies.NoLimit, c.Task)
+	fl := b.newFlow()
+	fl.id, fl.src, fl.dst, fl.size, fl.local, fl.disk = int(c.ID), c.Host, c.Host, c.Size, true, disk
+	fl.path = b.readClass(c.Host, c.Host, 0, disk)
+	return b.startFlow(fl, policies.NoLimit, c.Task)
+}
+
+// newFlow returns a flow without properties, in the memory of one that has ended.
+func (b *Backend) newFlow() *fluid {
+	last := len(b.spare) - 1
+	if last < 0 {
+		return &fluid{}
+	}
+	f := b.spare[last]
+	b.spare = b.spare[:last]
+	own := &f.own
+	*f = fluid{own: class{members: own.members[:0], at: own.at[:0], own: clock{fluids: own.own.fluids[:0]}}}
+	return f
 }
 
 // diskOf returns the resource that a flow uses to read a block of a host, or none if disks do
@@ -122,7 +140,7 @@ func (b *Backend) startFlow(f *fluid, ceiling units.Rate, task *engine.TaskTrans
 	if f.local && b.faults.crashed[f.src] { // no link stalls it
 		return nil
 	}
-	f.left, f.own = 8*float64(f.size), class{uses: f.path.uses, listed: -1}
+	f.left, f.own.uses, f.own.listed = 8*float64(f.size), f.path.uses, -1
 	b.byFlow[id] = f
 	b.add(&b.flows, f)
 	b.limit(f, ceiling)

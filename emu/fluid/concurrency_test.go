@@ -80,15 +80,16 @@ func (x *crossTraffic) step() {
 }
 
 // The work of an event among busy uplinks stays near the number of levels that change: those of most
-// bottlenecks, which share classes, directly or through others, with that of the flow that ends. 42 and 135 rates change.
+// bottlenecks, which share classes, directly or through others, with that of the flow that ends. 42 and 135
+// rates change.
 func TestWorkOfEvent(t *testing.T) {
 	longtest.Computes(t) // and allocates more under the race detector
 	const events = 1000
 	for _, tt := range []struct {
 		racks, classes, resources, allocs int
 	}{
-		{racks: 5, classes: 5, resources: 7, allocs: 18},
-		{racks: 15, classes: 5, resources: 22, allocs: 18},
+		{racks: 5, classes: 5, resources: 7, allocs: 14},
+		{racks: 15, classes: 5, resources: 22, allocs: 17},
 	} {
 		x := newCrossTraffic(t, tt.racks)
 		x.step() // of all flows

@@ -110,6 +110,7 @@ type Backend struct {
 	flows   []*fluid                    // unfinished, by ID
 	chains  []*fluid                    // unfinished, by ID
 	byFlow  map[workloads.FlowID]*fluid // unfinished
+	spare   []*fluid                    // flows that have ended, for reuse
 	started idSet                       // all flows ever started
 	byBlock map[workloads.BlockID]bool  // all blocks ever started
 	landing []landing                   // fluids sent but not yet arrived, in order of arrival
@@ -539,6 +540,7 @@ func (b *Backend) happened() []engine.Event {
 			remove(&b.flows, f)
 		}
 	}
+	b.spare = append(b.spare, done...)
 	evs = append(evs, b.tasks.ended(spills)...)
 	evs = append(evs, b.faults.runDue()...)
 	evs = append(evs, b.reports.arrived()...)

@@ -84,6 +84,8 @@ type resource struct {
 	reached uint64  // last round that touched it
 	checked uint64  // last round that compared its load with its capacity
 	updated uint64  // first round of the last update that touched it
+	divided uint64  // last round that computed part
+	part    float64 // capacity for each fluid on it
 }
 
 // crossing is a class that uses a resource, with the resource's index in the class's uses.
@@ -637,12 +639,16 @@ func (s *sharing) tightest(c *class) (tightest int32) {
 	tightest = none
 	least := math.Inf(1)
 	for _, u := range c.uses {
-		weight := 0.0
-		for _, x := range s.resources[u.resource].on {
-			weight += x.class.weigh(x.use)
+		x := &s.resources[u.resource]
+		if x.divided != s.round {
+			weight := 0.0
+			for _, y := range x.on {
+				weight += y.class.weigh(y.use)
+			}
+			x.divided, x.part = s.round, s.Capacity[u.resource]/weight
 		}
-		if part := s.Capacity[u.resource] / weight; part < least {
-			tightest, least = u.resource, part
+		if x.part < least {
+			tightest, least = u.resource, x.part
 		}
 	}
 	return tightest

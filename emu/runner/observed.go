@@ -21,6 +21,7 @@ type observed struct {
 	summed  map[transferSum]*flows.FlowRecord // flows.Records.Summed; nil if transfers of tasks have records
 	coflows map[workloads.CoflowID]*flows.CoflowRecord
 	running map[workloads.FlowID]*flows.FlowRecord
+	spare   []*flows.FlowRecord        // whose transfers are summed up, for reuse
 	left    map[workloads.CoflowID]int // unfinished flows; open for a coflow that flows join
 	tasks   flows.TaskRecorder
 	blocks  map[workloads.BlockID]*flows.BlockRecord
@@ -98,10 +99,12 @@ func (o *observed) step(now time.Duration, evs []engine.Event, cmds []engine.Com
 	for _, c := range cmds {
 		switch c := c.(type) {
 		case engine.StartTransfer:
-			f := &flows.FlowRecord{Coflow: c.Coflow, Flow: c.Flow.ID, Src: o.names[c.Flow.Src], Dst: o.names[c.Flow.Dst],
+			f, task := o.newRecord()
+			*f = flows.FlowRecord{Coflow: c.Coflow, Flow: c.Flow.ID, Src: o.names[c.Flow.Src], Dst: o.names[c.Flow.Dst],
 				Size: c.Flow.Size, Arrival: o.coflows[c.Coflow].Arrival, Start: now}
 			if t := c.Task; t != nil {
-				f.Arrival, f.Task = now, taskTransfer(t)
+				*task = taskTransfer(t)
+				f.Arrival, f.Task = now, task
 			}
 			o.running[c.Flow.ID] = f
 		case engine.MarkTask:
@@ -166,6 +169,17 @@ func (o *observed) record(f *flows.FlowRecord) {
 	}
 	sum.Size += f.Size
 	sum.Arrival, sum.Start, sum.End = min(sum.Arrival, f.Arrival), min(sum.Start, f.Start), f.End
+	o.spare = append(o.spare, f)
+}
+
+// newRecord returns memory for the record of a flow and of its task.
+func (o *observed) newRecord() (*flows.FlowRecord, *flows.TaskTransfer) {
+	if last := len(o.spare) - 1; last >= 0 {
+		f := o.spare[last]
+		o.spare = o.spare[:last]
+		return f, f.Task
+	}
+	return &flows.FlowRecord{}, &flows.TaskTransfer{}
 }
 
 // records returns all finished transfers, in order of ID.
@@ -211,9 +225,9 @@ func (o *observed) failuresOf(failures []engine.Failure) (out []report.Failure) 
 }
 
 // taskTransfer converts the task of a transfer.
-func taskTransfer(t *engine.TaskTransfer) *flows.TaskTransfer {
+func taskTransfer(t *engine.TaskTransfer) flows.TaskTransfer {
 	id := t.Attempt
-	out := &flows.TaskTransfer{Job: id.Task.Job, Stage: id.Task.Stage, Task: id.Task.Index, Attempt: id.N, Outputs: t.Outputs}
+	out := flows.TaskTransfer{Job: id.Task.Job, Stage: id.Task.Stage, Task: id.Task.Index, Attempt: id.N, Outputs: t.Outputs}
 	if from := t.From; from != nil {
 		out.FromStage, out.FromTask, out.FromAttempt = from.Task.Stage, from.Task.Index, from.N
 	}
