@@ -1,13 +1,13 @@
-// Command bench measures the time to build and remove a fabric: with testbed, with bare
-// netlink requests for the same kernel objects and, if it is installed, with Mininet (Linux
-// bridges and TBF links of the same shape). The three take turns, so that other load of the
-// machine affects all of them. It needs root and the Go toolchain. Run it from the root of
-// the repository:
+// Command bench compares testbed with other programs and with limits, on this machine: the time to
+// build, check and remove a fabric with bare netlink requests for the same kernel objects and with
+// Mininet (Linux bridges and TBF links of the same shape), and the rate at which a capture is read with
+// tshark. They take turns, so that other load of the machine affects all of them. It needs root and the
+// Go toolchain. Run it from the root of the repository:
 //
-//	make bench-build
+//	make bench
 //
-// It prints a table of medians, or JSON with -json, and reports if Mininet is missing. It
-// has no pass or fail criterion.
+// It prints tables of medians, or JSON with -json, and names what is not installed. It has no pass or
+// fail criterion.
 package main
 
 import (
@@ -16,7 +16,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -37,11 +36,26 @@ const python = "/usr/bin/python3"
 
 // result has the times of all rounds, in milliseconds.
 type result struct {
-	Hosts   int                  `json:"hosts"`
-	Rounds  map[string][]float64 `json:"rounds_ms"`
-	Median  map[string]float64   `json:"median_ms"`
-	Ratios  map[string]float64   `json:"ratios"`
-	Missing []string             `json:"missing,omitempty"`
+	Hosts  int                  `json:"hosts"`
+	Rounds map[string][]float64 `json:"rounds_ms"`
+	Median map[string]float64   `json:"median_ms"`
+}
+
+// row compares testbed with a peer or a limit.
+type row struct {
+	What    string  `json:"what"`
+	Testbed float64 `json:"testbed"`
+	Peer    string  `json:"peer"`
+	Other   float64 `json:"of_peer"`
+	Unit    string  `json:"unit"`
+	Ratio   float64 `json:"ratio"`
+}
+
+// output is what is printed.
+type output struct {
+	Rows    []row     `json:"rows"`
+	Missing []string  `json:"missing,omitempty"`
+	Builds  []*result `json:"builds"`
 }
 
 func main() {
@@ -81,34 +95,58 @@ func run(ctx context.Context, rounds int, big, asJSON bool) (err error) {
 	if big {
 		results = append(results, &result{Hosts: 1000})
 	}
-	missing := withoutMininet(ctx)
+	out := output{Builds: results}
+	missing := func(what string, why error) {
+		out.Missing = append(out.Missing, fmt.Sprintf("NOT COMPARED WITH %s: %v", what, why))
+		fmt.Fprintf(os.Stderr, "bench: %s\n", out.Missing[len(out.Missing)-1])
+	}
+	noMininet := withoutMininet(ctx)
+	if noMininet != nil {
+		missing("MININET", noMininet)
+	}
 	for _, r := range results {
 		r.Rounds = map[string][]float64{}
-		mininet := r.Hosts == leaves*hostsPerLeaf
-		if missing != nil && mininet {
-			r.Missing = append(r.Missing, missing.Error())
-			fmt.Fprintf(os.Stderr, "bench: NOT COMPARED WITH MININET: %v\n", missing)
-		}
 		for i := range rounds {
 			fmt.Fprintf(os.Stderr, "round %d of %d, %d hosts\n", i+1, rounds, r.Hosts)
 			if err := r.testbed(ctx, binary); err != nil {
 				return err
 			}
-			if mininet && missing == nil {
+			if r.Hosts == leaves*hostsPerLeaf && noMininet == nil {
 				if err := r.mininet(ctx); err != nil {
 					return err
 				}
 			}
 		}
-		r.summarise()
+		r.Median = map[string]float64{}
+		for name, v := range r.Rounds {
+			r.Median[name] = metrics.Median(v)
+		}
+		out.Rows = append(out.Rows, r.rows()...)
+	}
+	if _, err := exec.LookPath("tshark"); err != nil {
+		missing("TSHARK", errors.New("not installed: apt-get install --no-install-recommends tshark"))
+	} else if r, err := captures(ctx, rounds); err != nil {
+		return err
+	} else {
+		out.Rows = append(out.Rows, r)
+	}
+	for i, r := range out.Rows {
+		out.Rows[i].Ratio = r.Testbed / r.Other
 	}
 	if asJSON {
 		enc := json.NewEncoder(os.Stdout)
 		enc.SetIndent("", "  ")
-		return enc.Encode(results)
+		return enc.Encode(out)
 	}
 	for _, r := range results {
 		r.print()
+	}
+	fmt.Printf("%-30s %12s   %-34s %12s %-10s %6s\n", "medians", "testbed", "peer or limit", "", "", "ratio")
+	for _, r := range out.Rows {
+		fmt.Printf("%-30s %12.1f   %-34s %12.1f %-10s %6.2f\n", r.What, r.Testbed, r.Peer, r.Other, r.Unit, r.Ratio)
+	}
+	for _, m := range out.Missing {
+		fmt.Println(m)
 	}
 	return nil
 }
@@ -180,21 +218,49 @@ func (r *result) mininet(ctx context.Context) error {
 	return nil
 }
 
-func (r *result) summarise() {
-	r.Median, r.Ratios = map[string]float64{}, map[string]float64{}
-	for name, v := range r.Rounds {
-		r.Median[name] = metrics.Median(v)
-	}
-	ratio := func(name, over, under string) {
-		if a, b := r.Median[over], r.Median[under]; a > 0 && b > 0 {
-			r.Ratios[name] = a / b
+// rows compares the medians of a fabric's times.
+func (r *result) rows() (list []row) {
+	for _, x := range []struct{ what, testbed, peer, other string }{
+		{"up", "up", "bare netlink, one thread", "bare-up"},
+		{"up", "up", "bare netlink, as many threads", "bare-parallel-up"},
+		{"up and checked", "checked", "bare netlink, one thread", "bare-up"},
+		{"removed and freed", "gone", "bare netlink", "bare-down"},
+		{"up", "up", "Mininet, started", "mininet-up"},
+		{"removed and freed", "gone", "Mininet, stopped", "mininet-down"},
+	} {
+		ours, other := r.Median[x.testbed], r.Median[x.other]
+		if x.testbed == "checked" {
+			ours = r.Median["up"] + r.Median["check"]
+		}
+		if other > 0 {
+			list = append(list, row{What: fmt.Sprintf("%d hosts, %s", r.Hosts, x.what), Testbed: ours, Peer: x.peer, Other: other, Unit: "ms"})
 		}
 	}
-	ratio("up / bare netlink", "up", "bare-up")
-	ratio("gone / bare netlink", "gone", "bare-down")
-	ratio("Mininet up / up", "mininet-up", "up")
-	ratio("Mininet down / down", "mininet-down", "down")
-	ratio("Mininet down / gone", "mininet-down", "gone")
+	return list
+}
+
+var rate = regexp.MustCompile(`/(tshark|testbed)-?\d*\s.* ([0-9.e+]+) packets/s`)
+
+// captures compares the rate at which one processor reads a capture with that of tshark.
+func captures(ctx context.Context, rounds int) (row, error) {
+	out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkCapture$/^snap=96$/^(tshark|testbed)$",
+		"-benchtime", "1x", "-count", strconv.Itoa(rounds), "./results/flows").CombinedOutput()
+	if err != nil {
+		return row{}, fmt.Errorf("benchmark of results/flows: %w\n%s", err, out)
+	}
+	found := map[string][]float64{}
+	for _, m := range rate.FindAllStringSubmatch(strings.ReplaceAll(string(out), "\t", " "), -1) {
+		v, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			return row{}, fmt.Errorf("benchmark of results/flows: %w", err)
+		}
+		found[m[1]] = append(found[m[1]], v)
+	}
+	if len(found) != 2 {
+		return row{}, fmt.Errorf("benchmark of results/flows: no rates in\n%s", out)
+	}
+	return row{What: "a capture, one processor", Testbed: metrics.Median(found["testbed"]), Peer: "tshark -z conv,tcp",
+		Other: metrics.Median(found["tshark"]), Unit: "packets/s"}, nil
 }
 
 // meanings are the rows of the table, in order.
@@ -203,7 +269,8 @@ var meanings = []struct{ name, what string }{
 	{"check", "testbed, verified and probed"},
 	{"down", "testbed, removed"},
 	{"gone", "testbed, removed and freed by the kernel"},
-	{"bare-up", "bare netlink, built"},
+	{"bare-up", "bare netlink, built on one thread"},
+	{"bare-parallel-up", "bare netlink, built on as many threads"},
 	{"bare-down", "bare netlink, removed and freed by the kernel"},
 	{"mininet-up", "Mininet, started"},
 	{"mininet-down", "Mininet, stopped"},
@@ -215,12 +282,6 @@ func (r *result) print() {
 		if v := r.Rounds[m.name]; len(v) > 0 {
 			fmt.Printf("%-50s %8.1f %8.1f %8.1f %3d\n", m.what, r.Median[m.name], slices.Min(v), slices.Max(v), len(v))
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
-		fmt.Printf("%-50s %8.2f\n", name, r.Ratios[name])
-	}
-	for _, m := range r.Missing {
-		fmt.Printf("NOT COMPARED WITH MININET: %s\n", m)
 	}
 	fmt.Println()
 }
