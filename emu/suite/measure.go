@@ -35,7 +35,7 @@ func (p *Plan) run1(v *variant, on string) (*rundir.Run, error) {
 func (p *Plan) evaluate(of *part, variants []*variant, x pair, f *figure, on string) (result, error) {
 	base, arm := f.arms(x)
 	if variants[0].ofTrace() {
-		return f.measureTrace(p.simulated[of.name], base, arm)
+		return f.measureTrace(p.simulated[variants[0]], base, arm)
 	}
 	if f.of.packets && on != onPackets {
 		return none, nil

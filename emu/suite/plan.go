@@ -44,7 +44,7 @@ type Plan struct {
 	summaries map[string]*report.Summary // by part, variant
 	dirs      map[dirKey]string
 	open      []*rundir.Run // the last that were read
-	simulated map[string]*traced
+	simulated map[*variant]*traced
 }
 
 // dirKey identifies a run.
@@ -63,7 +63,7 @@ const traceInput = "trace"
 func (s *Suite) Prepare(o Options) (*Plan, error) {
 	p := &Plan{
 		Suite: s, o: o, how: backend,
-		traces: map[string]*workloads.Trace{}, simulated: map[string]*traced{},
+		traces: map[string]*workloads.Trace{}, simulated: map[*variant]*traced{},
 		summaries: map[string]*report.Summary{}, dirs: map[dirKey]string{},
 	}
 	if o.Repeat < 1 {
@@ -95,10 +95,15 @@ func (s *Suite) Prepare(o Options) (*Plan, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	traces := 0 // one run for all variants on traces
 	for _, part := range p.parts {
 		for _, v := range part.variants {
 			if err := p.check(part, v); err != nil {
 				errs = append(errs, fmt.Errorf("%s:%d:%d: %s: %w", s.Path, v.node.Line, v.node.Column, v.path, err))
+			}
+			if v.ofTrace() {
+				traces = 1
+				continue
 			}
 			p.of++
 			if p.onPackets(v) {
@@ -106,6 +111,7 @@ func (s *Suite) Prepare(o Options) (*Plan, error) {
 			}
 		}
 	}
+	p.of += traces
 	for _, x := range s.inputs {
 		if err := p.size(x); err != nil {
 			errs = append(errs, err)

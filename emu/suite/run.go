@@ -53,6 +53,9 @@ func (p *Plan) Run(ctx context.Context, out io.Writer, o runner.Options, begin B
 }
 
 func (p *Plan) run(ctx context.Context) (void, err error) {
+	if err := p.simulate(ctx); err != nil {
+		return nil, err
+	}
 	for _, of := range p.parts {
 		bad, err := p.runPart(ctx, of)
 		if err != nil {
@@ -80,7 +83,7 @@ func (p *Plan) runPart(ctx context.Context, of *part) (void, err error) {
 	done := map[*variant]bool{}
 	for _, v := range of.variants {
 		if v.ofTrace() {
-			err = p.simulate(ctx, of, v)
+			err = p.describe(of, v)
 		} else {
 			var bad error
 			bad, err = p.execute(ctx, of, v)
@@ -112,41 +115,61 @@ func (p *Plan) runPart(ctx context.Context, of *part) (void, err error) {
 }
 
 // progress begins a run.
-func (p *Plan) progress(of *part, v *variant, on string) (
+func (p *Plan) progress(what, on string) (
 	run func(runner.Progress), trace func(comparison.Progress), done func(),
 ) {
 	p.n++
 	if p.begin == nil {
 		return nil, nil, func() {}
 	}
-	return p.begin(fmt.Sprintf("%d/%d %s on %s", p.n, p.of, join(of.name, v.name), on))
+	return p.begin(fmt.Sprintf("%d/%d %s on %s", p.n, p.of, what, on))
 }
 
-// simulate runs the policies of a variant on its trace, and writes the times of every coflow to a file.
-func (p *Plan) simulate(ctx context.Context, of *part, v *variant) error {
-	t, err := p.traceOf(v)
-	if err != nil {
-		return err
+// simulate runs the policies of all variants on traces. They run before scenarios, in parallel, since policies on
+// different traces then keep all processors busy.
+func (p *Plan) simulate(ctx context.Context) error {
+	var all []*variant
+	var studies []comparison.Study
+	for _, of := range p.parts {
+		for _, v := range of.variants {
+			if !v.ofTrace() {
+				continue
+			}
+			t, err := p.traceOf(v)
+			if err == nil {
+				t, err = v.derived(t)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", join(of.name, v.name), err)
+			}
+			all = append(all, v)
+			o := comparison.Options{Policies: v.policies, Interval: v.interval}
+			studies = append(studies, comparison.Study{Trace: t, Options: o})
+		}
 	}
-	if t, err = v.derived(t); err != nil {
-		return err
+	if len(all) == 0 {
+		return nil
 	}
-	_, show, done := p.progress(of, v, simulator)
+	_, show, done := p.progress(words.Plural(len(all), "trace", "traces"), simulator)
 	began := time.Now()
-	o := comparison.Options{Policies: v.policies, Interval: v.interval}
-	out, err := comparison.Do(ctx, t, o, func() time.Duration { return time.Since(began) }, show)
+	outs, err := comparison.DoAll(ctx, studies, func() time.Duration { return time.Since(began) }, show)
 	done()
-	if err != nil {
-		return err
+	for i, out := range outs {
+		p.simulated[all[i]] = &traced{studies[i].Trace, out}
 	}
-	p.simulated[of.name] = &traced{t, out}
+	return err
+}
+
+// describe writes the results of a variant on a trace, and the times of every coflow to a file.
+func (p *Plan) describe(of *part, v *variant) error {
+	s := p.simulated[v]
 	p.report.Say("%d coflows with %d flows of %s on %d ports of one non-blocking switch.\n",
-		out.Coflows, out.Flows, t.Name, t.Ports)
-	if err := out.Markdown(p.report); err != nil {
+		s.out.Coflows, s.out.Flows, s.trace.Name, s.trace.Ports)
+	if err := s.out.Markdown(p.report); err != nil {
 		return err
 	}
 	p.report.Say("")
-	return safefile.Write(filepath.Join(p.o.Dir, join(of.name, v.name)+".csv"), out.CoflowsCSV)
+	return safefile.Write(filepath.Join(p.o.Dir, join(of.name, v.name)+".csv"), s.out.CoflowsCSV)
 }
 
 // execute runs a scenario on the fluid model and, if the variant has packets, on these. void is the error of a void
@@ -182,7 +205,7 @@ func (p *Plan) execute(ctx context.Context, of *part, v *variant) (void, err err
 		backends = append(backends, onPackets)
 	}
 	for _, on := range backends {
-		show, _, done := p.progress(of, v, on)
+		show, _, done := p.progress(join(of.name, v.name), on)
 		o := p.runner
 		o.Progress = show
 		out, err := p.how(on)(ctx, s, o)

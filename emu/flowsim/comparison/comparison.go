@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"testbed/policies"
 	"testbed/policies/catalog"
 	"testbed/results/tracestats"
+	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -133,7 +135,13 @@ func (r Run) Times() []tracestats.Coflow {
 	return out
 }
 
-// Progress is the progress of a study.
+// Study is a trace and what is simulated on it.
+type Study struct {
+	Trace *workloads.Trace
+	Options
+}
+
+// Progress is the progress of studies.
 type Progress struct {
 	Policy    string
 	Run, Runs int // of policies, from 1
@@ -144,64 +152,132 @@ type Progress struct {
 // time that has passed on the machine; report, which may be nil, is called with the progress
 // of one policy after the other.
 func Do(ctx context.Context, t *workloads.Trace, o Options, clock func() time.Duration, report func(Progress)) (*Outcome, error) {
-	if err := o.complete(); err != nil {
-		return nil, err
-	}
-	if o.Bins == (tracestats.Bins{}) {
-		o.Bins = tracestats.DefaultBins(MB(t, o.Ports))
-	}
-	trace := *t
-	if o.First > 0 && o.First < len(t.Coflows) {
-		trace.Coflows = t.Coflows[:o.First]
-	}
-	share, atOnce, err := o.divide(&trace)
+	out, err := DoAll(ctx, []Study{{t, o}}, clock, report)
 	if err != nil {
 		return nil, err
 	}
-	fabric, work, err := o.Ports.Coflows(&trace)
-	if err != nil {
-		return nil, err
-	}
-	if len(work) == 0 {
-		return nil, fmt.Errorf("trace %s: no coflows to simulate: must have one, with a flow between two ports if flows inside a port are left out", t.Name)
-	}
-	out := &Outcome{Trace: t.Name, Coflows: len(work), Base: o.Policies[o.Base].String(), Left: len(trace.Coflows) - len(work)}
-	if out.Rate = o.Ports.Rate; !t.InBytes {
-		out.MB = o.Ports.MB
-	}
-	for _, c := range work {
-		out.Flows += len(c.Flows)
-	}
-	out.Runs = make([]Run, len(o.Policies))
-	wait := parallel.StartAtMost(ctx, len(o.Policies), atOnce, report, func(ctx context.Context, i int, tell func(Progress)) error {
-		p := o.Policies[i]
-		s, err := p.scheduler()
+	return out[0], nil
+}
+
+// DoAll is Do for several studies. Policies on traces with more flows, which take longer, start
+// first, so that no processor is idle for long at the end. If a study limits its memory, no more
+// policies run in parallel than fit for it.
+func DoAll(ctx context.Context, studies []Study, clock func() time.Duration, report func(Progress)) ([]*Outcome, error) {
+	var outs []*Outcome
+	var runs []run
+	atOnce := runtime.GOMAXPROCS(0)
+	for _, x := range studies {
+		s, err := x.prepare(atOnce)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		cfg := flowsim.Config{Fabric: fabric, Scheduler: s, Quantum: o.Quantum, Resolution: o.Resolution, Interval: o.Interval, Memory: share}
-		began := clock()
-		r, err := flowsim.Run(ctx, cfg, work, func(now flowsim.Progress) { tell(Progress{p.String(), i + 1, len(o.Policies), now}) })
-		if err != nil {
-			return fmt.Errorf("policy %s: %w", p, err)
+		for i := range x.Policies {
+			runs = append(runs, run{s, i})
 		}
-		run := Run{Policy: p.String(), Took: clock() - began, Events: r.Events, Decisions: r.Decisions, Coordinator: r.Coordinator, Coflows: r.Coflows}
-		run.Summary = tracestats.Summarize(run.Times(), o.Bins)
-		out.Runs[i] = run
-		return nil
+		atOnce = s.atOnce
+		outs = append(outs, s.out)
+	}
+	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(b.out.Flows, a.out.Flows) })
+	wait := parallel.StartAtMost(ctx, len(runs), atOnce, report, func(ctx context.Context, i int, tell func(Progress)) error {
+		return runs[i].simulate(ctx, clock, func(now flowsim.Progress) {
+			tell(Progress{runs[i].out.Runs[runs[i].policy].Policy, i + 1, len(runs), now})
+		})
 	})
-	for i := range out.Runs {
+	for i := range runs {
 		if err := wait(i); err != nil {
 			return nil, err
 		}
 	}
-	base := out.Runs[o.Base].Times()
-	for i := range out.Runs {
-		if out.Runs[i].Speedup, err = tracestats.Faster(base, out.Runs[i].Times()); err != nil {
-			return nil, fmt.Errorf("policy %s compared with %s: %w", out.Runs[i].Policy, out.Base, err)
+	for k, out := range outs {
+		base := out.Runs[studies[k].Base].Times()
+		for i := range out.Runs {
+			r := &out.Runs[i]
+			var err error
+			if r.Speedup, err = tracestats.Faster(base, r.Times()); err != nil {
+				return nil, fmt.Errorf("policy %s compared with %s: %w", r.Policy, out.Base, err)
+			}
 		}
 	}
-	return out, nil
+	return outs, nil
+}
+
+// study is a Study that is ready to run.
+type study struct {
+	Options
+	fabric *topo.Fabric
+	work   []workloads.Coflow
+	share  units.Bytes // memory of each policy
+	atOnce int         // policies in parallel
+	out    *Outcome
+}
+
+// run is one policy of a study.
+type run struct {
+	*study
+	policy int
+}
+
+// prepare checks the study and lays out its trace. At most atOnce of its policies will run in
+// parallel.
+func (x Study) prepare(atOnce int) (*study, error) {
+	t, s := x.Trace, &study{Options: x.Options}
+	if err := s.complete(); err != nil {
+		return nil, err
+	}
+	if s.Bins == (tracestats.Bins{}) {
+		s.Bins = tracestats.DefaultBins(MB(t, s.Ports))
+	}
+	trace := *t
+	if s.First > 0 && s.First < len(t.Coflows) {
+		trace.Coflows = t.Coflows[:s.First]
+	}
+	var err error
+	if s.share, s.atOnce, err = s.divide(&trace, atOnce); err != nil {
+		return nil, err
+	}
+	if s.fabric, s.work, err = s.Ports.Coflows(&trace); err != nil {
+		return nil, err
+	}
+	if len(s.work) == 0 {
+		return nil, fmt.Errorf("trace %s: no coflows to simulate: must have one, with a flow between two ports if flows inside a port are left out", t.Name)
+	}
+	s.out = &Outcome{Trace: t.Name, Coflows: len(s.work), Base: s.Policies[s.Base].String(), Left: len(trace.Coflows) - len(s.work)}
+	if s.out.Rate = s.Ports.Rate; !t.InBytes {
+		s.out.MB = s.Ports.MB
+	}
+	for _, c := range s.work {
+		s.out.Flows += len(c.Flows)
+	}
+	for _, p := range s.Policies {
+		s.out.Runs = append(s.out.Runs, Run{Policy: p.String()})
+	}
+	return s, nil
+}
+
+// simulate simulates the policy.
+func (r run) simulate(ctx context.Context, clock func() time.Duration, report func(flowsim.Progress)) error {
+	p := r.Policies[r.policy]
+	s, err := p.scheduler()
+	if err != nil {
+		return err
+	}
+	began := clock()
+	got, err := flowsim.Run(ctx, flowsim.Config{
+		Fabric:     r.fabric,
+		Scheduler:  s,
+		Quantum:    r.Quantum,
+		Resolution: r.Resolution,
+		Interval:   r.Interval,
+		Memory:     r.share,
+	}, r.work, report)
+	if err != nil {
+		return fmt.Errorf("policy %s: %w", p, err)
+	}
+	out := &r.out.Runs[r.policy]
+	out.Took, out.Events, out.Decisions = clock()-began, got.Events, got.Decisions
+	out.Coordinator, out.Coflows = got.Coordinator, got.Coflows
+	out.Summary = tracestats.Summarize(out.Times(), r.Bins)
+	return nil
 }
 
 // MB returns the bytes of an MB of the trace on ports: 2²⁰ in a trace in bytes, as in

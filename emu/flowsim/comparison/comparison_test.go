@@ -122,6 +122,38 @@ func TestDo(t *testing.T) {
 	}
 }
 
+// Several studies have the results of each alone. The policies of a larger one start first.
+func TestDoAll(t *testing.T) {
+	small := Study{trace(t, "3 1\n1 0 1 0 1 1:8.0\n"), Options{Policies: named(t, "aalo", "fair"), Base: 1}}
+	large := Study{trace(t, "3 1\n1 0 1 0 2 1:8.0 2:8.0\n"), Options{Policies: named(t, "sebf", "philae"), Interval: time.Second}}
+	var seen []string
+	outs, err := DoAll(t.Context(), []Study{small, large}, still, func(p Progress) {
+		seen = append(seen, p.Policy)
+		if p.Runs != 4 {
+			t.Errorf("%d runs, want 4", p.Runs)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"sebf", "philae", "aalo", "fair"}; !slices.Equal(slices.Compact(seen), want) {
+		t.Errorf("progress of %v, want %v", slices.Compact(seen), want)
+	}
+	for i, s := range []Study{small, large} {
+		want, err := Do(t.Context(), s.Trace, s.Options, still, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, outs[i]); d != "" {
+			t.Errorf("study %d (-alone +together):\n%s", i, d)
+		}
+	}
+	broken := Study{small.Trace, Options{Policies: named(t, "aalo"), Quantum: 3 * time.Millisecond}}
+	if _, err := DoAll(t.Context(), []Study{small, broken}, still, nil); err == nil || !strings.Contains(err.Error(), "quantum") {
+		t.Errorf("a study that cannot run: %v", err)
+	}
+}
+
 // A flow of 5 MB is short with both sizes of an MB.
 func TestBinsGoByTheMB(t *testing.T) {
 	tr := trace(t, "3 2\n1 0 1 0 1 1:5.0\n2 0 1 0 1 2:6.0\n")

@@ -2,7 +2,6 @@ package comparison
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 
 	"testbed/emu/flowsim"
@@ -46,12 +45,11 @@ func NeedsOf(t *workloads.Trace, o Options) (Needs, error) {
 	return n, nil
 }
 
-// divide returns the number of policies that run in parallel within the allowed memory, and
-// the bytes that each of them may use for its coflows, 0 without a limit.
-func (o *Options) divide(t *workloads.Trace) (share units.Bytes, atOnce int, err error) {
-	atOnce = runtime.GOMAXPROCS(0)
+// divide returns the number of policies, at most most, that run in parallel within the allowed
+// memory, and the bytes that each of them may use for its coflows, 0 without a limit.
+func (o *Options) divide(t *workloads.Trace, most int) (share units.Bytes, atOnce int, err error) {
 	if o.Memory == 0 {
-		return 0, atOnce, nil
+		return 0, most, nil
 	}
 	n, err := NeedsOf(t, *o)
 	if err != nil {
@@ -68,7 +66,6 @@ func (o *Options) divide(t *workloads.Trace) (share units.Bytes, atOnce int, err
 		}
 	}
 	// As many in parallel as fit even if no coflow ends early; otherwise one.
-	most := slices.Max(n.Most)
-	atOnce = max(1, min(atOnce, len(o.Policies), int(left/max(most, 1))))
+	atOnce = max(1, min(most, len(o.Policies), int(left/max(slices.Max(n.Most), 1))))
 	return left / units.Bytes(atOnce), atOnce, nil
 }

@@ -139,7 +139,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		once   int
 	}{{n.Shared + n.Most[0], 1}, {n.Shared + 2*n.Most[0], min(2, runtime.GOMAXPROCS(0))}} {
 		o := Options{Policies: policies, Memory: at.memory}
-		if _, once, err := o.divide(small); err != nil || once != at.once {
+		if _, once, err := o.divide(small, runtime.GOMAXPROCS(0)); err != nil || once != at.once {
 			t.Errorf("%v: %d policies at once, %v, want %d", at.memory, once, err, at.once)
 		}
 		if _, err := run(small, at.memory); err != nil {
