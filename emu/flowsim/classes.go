@@ -163,7 +163,7 @@ func (s *sim) leaveClasses() {
 	s.classes.count(s)
 	s.shared, s.classes = false, nil
 	for _, c := range s.active {
-		c.joined = false
+		c.joined, c.shares = false, -1
 	}
 }
 

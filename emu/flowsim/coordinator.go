@@ -33,11 +33,15 @@ func (k counter) arrived(flows []workloads.Flow, at simtime.Moment) {
 // ended records the end of a flow; Settle counts the recorded ends.
 func (k counter) ended(src topo.HostID, at simtime.Moment) { k.Ended(src, whole(at), true) }
 
-// decided counts a decision.
+// decided counts a decision. Agents of a coflow get no message if its rates are those of the last
+// message.
 func (k counter) decided(s *sim) {
 	k.Decided(whole(s.now), s.Reports)
+	same := func(c *coflow) bool { return !s.free && !s.shared && c.told == c.demand.Shares() }
 	for _, c := range s.active {
-		list(s, c)
+		if !same(c) {
+			list(s, c)
+		}
 	}
 	if s.free && !s.shared {
 		for _, f := range s.ceilings.fixed {
@@ -46,6 +50,12 @@ func (k counter) decided(s *sim) {
 		}
 	}
 	for _, c := range s.active {
+		if same(c) {
+			continue
+		}
+		if c.told = -1; !s.free && !s.shared {
+			c.told = c.demand.Shares()
+		}
 		for _, p := range c.messages {
 			if c.moving[p] == c.known[p] {
 				continue

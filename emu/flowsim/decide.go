@@ -167,10 +167,30 @@ func (s *sim) compute(sch *policies.Schedule) error {
 	if err := s.allocator.Share(sch, s.demands, s.capacity, s.Needs, false); err != nil {
 		return err
 	}
-	for _, c := range s.active {
-		s.measure(c)
-	}
+	s.measureChanged()
 	return nil
+}
+
+// measureChanged measures the coflows whose rates have changed. The others are measured only if a
+// flow of theirs can end before the next decision: only then their base matters, which is that of
+// the last decision. If a decision need not follow the end of a flow, all are measured.
+func (s *sim) measureChanged() {
+	lazy := s.Triggers.Flows && !s.free
+	const rounding = 1e-6 // error of an outdated base
+	until := far          // the first flow ends before
+	for _, c := range s.active {
+		if !lazy || c.shares != c.demand.Shares() {
+			s.measure(c)
+			c.shares = c.demand.Shares()
+		}
+		until = min(until, c.soonest*(1+rounding)-s.now.Since(c.base))
+	}
+	until += float64(s.Step) + max(together, float64(s.cfg.Resolution))
+	for _, c := range s.active {
+		if c.base != s.now && c.soonest*(1-rounding)-s.now.Since(c.base) <= until {
+			s.measure(c)
+		}
+	}
 }
 
 // ceilings keeps the rates of the flows that have a rate cap while those without share the

@@ -75,11 +75,13 @@ type coflow struct {
 	ended   simtime.Moment // the last end of a flow
 
 	joined bool // its flows are in classes
+	shares int  // demand.Shares when rate was computed
 
 	// Rates by place: known are those of the last message to agents, moving those of now.
 	// messages are the places where one of the two is not 0.
 	known, moving []float64
 	messages      []int32
+	told          int // demand.Shares of the last message
 
 	// Of the rates in force, as computed at base:
 	base    simtime.Moment

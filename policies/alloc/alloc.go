@@ -61,12 +61,9 @@ type Allocator struct {
 	idle, own  []uint64  // links with residual capacity (free); links with residual capacity for the step
 	some       []uint64  // links with capacity at the start
 	lasting    bool      // idle contains all links with residual capacity, and few others
-	varies     bool      // the residual capacity depends on remaining bytes, so it does not recur
 	last       bool      // the last step: residual capacity need not be updated
 	cols, rows []uint64  // see pick, alive
 	newCols    []uint64  // columns of cols that are not barren
-	other      []uint64  // see survey
-	opened     []int32   // columns without residual capacity when they were recorded
 	give, got  []float64 // see draw
 	giveInside []float64
 	gotInside  []float64
@@ -76,6 +73,12 @@ type Allocator struct {
 	takers     []*Demand // demands of a step of rule EqualSplit
 
 	fill filling
+
+	other []uint64 // see affected
+	from  int32    // the first sender that pickPairs serves; the rates of those before are in gift
+	keeps bool     // the schedule is keepable
+	chain          // valid if keeps is set
+	gift  gift     // of the step for one demand
 }
 
 // outcome is the result of the last MADD or SlowestRate step for a coflow.
@@ -99,22 +102,30 @@ const (
 // With ceilings set, they get +Inf instead, for a transport that shares this capacity
 // itself.
 func (s *Allocator) Share(sch *policies.Schedule, demands []*Demand, capacity []float64, knows policies.Needs, ceilings bool) error {
-	for _, d := range demands {
-		d.stop()
-	}
 	known := s.known(capacity)
 	err := s.check(sch, demands, capacity, known, knows)
+	s.keeps = err == nil && keepable(sch)
+	for _, d := range demands {
+		if d.steps = 0; !s.keeps {
+			d.stop()
+		}
+	}
 	if err == nil {
 		s.start(sch, demands, capacity, known)
 		err = s.steps(sch, ceilings)
 	}
 	for _, d := range demands {
-		if err != nil {
+		switch {
+		case err != nil:
 			d.stop()
+			s.cut()
+		case s.keeps:
+			d.complete()
+		default:
+			d.settle()
 		}
-		d.settle()
 	}
-	s.demands = nil
+	s.demands, s.from = nil, 0
 	return err
 }
 
@@ -246,12 +257,16 @@ func (s *Allocator) start(sch *policies.Schedule, demands []*Demand, capacity []
 	copy(s.free, s.capacity)
 	s.n, s.used = sized(s.n, n+1), sized(s.used, n+1)
 	s.idle, s.lasting = append(s.idle[:0], s.some...), true
-	s.varies = false
 	s.parts = sch.Budgets
 	s.budgets, s.begun = roomy(s.budgets, n*len(sch.Budgets)), sized(s.begun, words(n)*len(sch.Budgets))
 	s.spent = sized(s.spent, len(sch.Budgets))
 	s.outcomes = sized(s.outcomes, len(demands))
 	s.pool = sized(s.pool, len(demands))
+	if s.keeps {
+		s.begin(n, known)
+	} else if !known {
+		s.cut()
+	}
 }
 
 func (s *Allocator) steps(sch *policies.Schedule, ceilings bool) error {
@@ -266,6 +281,10 @@ func (s *Allocator) steps(sch *policies.Schedule, ceilings bool) error {
 		}
 		same := sameBudget(sch.Steps[i:])
 		s.avail, s.whole = s.free, s.capacity
+		if s.keeps && st.Budget > 0 && s.repeatStep(st) {
+			i++
+			continue
+		}
 		if st.Budget > 0 {
 			s.again = slices.ContainsFunc(sch.Steps[i+same:], func(o policies.Step) bool { return o.Budget == st.Budget })
 			s.bind(sch.Steps[i:i+same], sch.Budgets[st.Budget-1])
@@ -292,32 +311,50 @@ func (s *Allocator) step(st *policies.Step) error {
 	switch st.Rule {
 	case policies.MaxMin:
 		s.maxmin(st)
-	case policies.EqualSplit:
-		s.even(st)
 	case policies.Proportional:
 		s.proportional(st)
+	case policies.EqualSplit:
+		s.offer(st)
+		if !s.keeps {
+			s.even(st)
+			return nil
+		}
+		s.serveEach(st)
 	case policies.Greedy, policies.ExclusivePorts:
 		s.offer(st)
-		for _, c := range st.Coflows {
-			if s.takes(st, c) {
-				s.flows(s.demands[c], st)
-			}
-		}
+		s.serveEach(st)
 	case policies.MADD, policies.SlowestRate:
 		s.lasting = false
-		s.varies = s.varies || st.Rule == policies.MADD
-		for _, c := range st.Coflows {
-			if d := s.demands[c]; s.takes(st, c) && d.serves(of(st.Part)) > 0 {
-				s.outcomes[c] = s.allOrNone(d, st)
-			}
-		}
+		s.serveEach(st)
 	case policies.Explicit:
-		s.lasting, s.varies = false, true
+		s.lasting = false
 		return s.explicit(st.Rates)
 	default:
 		return fmt.Errorf("rule %d is not known", st.Rule)
 	}
 	return nil
+}
+
+// serveEach serves the coflows of a step one after another.
+func (s *Allocator) serveEach(st *policies.Step) {
+	for _, c := range st.Coflows {
+		if s.takes(st, c) {
+			s.serve(c, st)
+		}
+	}
+}
+
+// compute computes what a step gives a demand, and subtracts it from the residual capacity.
+func (s *Allocator) compute(d *Demand, st *policies.Step, to *gift) outcome {
+	switch st.Rule {
+	case policies.EqualSplit:
+		s.even(st)
+	case policies.MADD, policies.SlowestRate:
+		return s.allOrNone(d, st, to)
+	default:
+		s.flows(d, st)
+	}
+	return unseen
 }
 
 // takes reports whether a step serves a coflow.
@@ -347,8 +384,8 @@ func (s *Allocator) least(path []int32) float64 {
 }
 
 // grant gives a flow a rate and subtracts it from the residual capacity.
-func (s *Allocator) grant(d *Demand, place int32, path []int32, rate float64) {
-	d.add(place, rate)
+func (s *Allocator) grant(place int32, path []int32, rate float64) {
+	s.gift.took = append(s.gift.took, took{place, rate})
 	for _, l := range path {
 		s.avail[l] = max(s.avail[l]-rate, 0)
 	}
@@ -362,9 +399,6 @@ func (d *Demand) route(place int32) []int32 {
 // flows applies rule Greedy or ExclusivePorts to one coflow.
 func (s *Allocator) flows(d *Demand, st *policies.Step) {
 	p, whole := of(st.Part), st.Rule == policies.ExclusivePorts
-	if d.serves(p) == 0 {
-		return
-	}
 	picks := st.Part != policies.Chosen && d.grid != nil
 	if s.lazy && !(picks && !d.grid.core) {
 		for _, l := range d.links {
@@ -390,7 +424,7 @@ func (s *Allocator) flows(d *Demand, st *policies.Step) {
 			rate = s.least(path)
 		}
 		if rate > 0 {
-			s.grant(d, i, path, rate)
+			s.grant(i, path, rate)
 		}
 	}
 }
@@ -418,7 +452,7 @@ func (s *Allocator) wholeRate(p []int32, none int32) float64 {
 func (s *Allocator) untouched(l int32) bool { return s.avail[l] >= s.whole[l]*(1-negligible) }
 
 // allOrNone applies rule MADD or SlowestRate to one coflow.
-func (s *Allocator) allOrNone(d *Demand, st *policies.Step) outcome {
+func (s *Allocator) allOrNone(d *Demand, st *policies.Step, to *gift) outcome {
 	p := of(st.Part)
 	if d.is && p == pilots|others && st.Rule == policies.MADD {
 		return s.maddJoint(d, st.Within.Seconds())
@@ -429,13 +463,14 @@ func (s *Allocator) allOrNone(d *Demand, st *policies.Step) outcome {
 		}
 	}
 	if st.Rule == policies.SlowestRate {
-		s.equal(d, p)
+		to.equal = s.equal(d, p)
 		return served
 	}
 	return s.madd(d, p, st.Within.Seconds())
 }
 
-func (s *Allocator) equal(d *Demand, p parts) {
+// equal applies rule SlowestRate to one coflow, and returns the rate of its flows.
+func (s *Allocator) equal(d *Demand, p parts) float64 {
 	rate := math.Inf(1)
 	for slot, l := range d.links {
 		if n := d.crossing(slot, p); n > 0 {
@@ -445,19 +480,7 @@ func (s *Allocator) equal(d *Demand, p parts) {
 	for slot, l := range d.links {
 		s.avail[l] = max(s.avail[l]-float64(d.crossing(slot, p))*rate, 0)
 	}
-	if len(d.moving) == 0 && rate > 0 {
-		d.moving = d.places(p, d.moving)
-		for _, i := range d.moving {
-			d.rate[i] = rate
-		}
-		return
-	}
-	s.list = d.places(p, s.list)
-	to := d.reserve(len(s.list))
-	for _, i := range s.list {
-		to.raise(i, rate)
-	}
-	d.raised(to)
+	return rate
 }
 
 func (s *Allocator) madd(d *Demand, p parts, within float64) outcome {

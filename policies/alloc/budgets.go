@@ -26,7 +26,9 @@ func sameBudget(steps []policies.Step) int {
 func (s *Allocator) bind(steps []policies.Step, part float64) {
 	s.avail, s.whole, s.owned = s.within, s.part, false
 	if steps[0].Rule == policies.Greedy {
-		s.lazy = true
+		if s.lazy = true; s.keeps {
+			s.chain.bound()
+		}
 		s.bound = sized(s.bound, words(len(s.capacity)-1))
 		return
 	}
@@ -87,13 +89,23 @@ func (s *Allocator) unbind(st *policies.Step) {
 		return
 	}
 	s.lazy = false
+	s.stamp++
 	for w, b := range s.bound {
 		for ; b != 0; b &= b - 1 {
 			l := int32(w*64 + bits.TrailingZeros64(b))
-			if s.charge(budget, l) && s.free[l] <= s.floor[l] {
+			if !s.charge(budget, l) {
+				continue
+			}
+			if s.keeps {
+				s.chain.charge(l, s.free[l])
+			}
+			if s.free[l] <= s.floor[l] {
 				unset(s.idle, l)
 			}
 		}
+	}
+	if s.keeps {
+		s.unbound(s.free)
 	}
 }
 

@@ -66,7 +66,19 @@ type Demand struct {
 	unlimited   int // number of unfinished flows that cross no link
 	grid        *grid
 
+	crossed      []uint64 // set of links that unfinished flows cross
+	flowsVersion int      // number of changes of the flows and their parts
+	everChosen   int      // number of pilot flows, with ended ones
+	memos        []*memo  // of steps that serve the demand, in order
+	steps        int      // that serve it in this decision
+	gifts        int      // the rates are the gifts of that many memos; -1 for other rates
+	shares       int      // see Shares
+
 	layers []layer // rates that are not in rate and moving yet
+	// poured is the layer from which all of rate is, after the steps in gifts; its p is 0 if there is
+	// none. If replaces is set, the only new layer replaces it.
+	poured   layer
+	replaces bool
 
 	rate     []float64 // see Rates; without layers
 	moving   []int32   // flows with a rate, and some ended ones that had one
@@ -277,6 +289,7 @@ func (d *Demand) Path(place int) []topo.LinkID {
 func (d *Demand) SetPath(place int, l []topo.LinkID) {
 	d.write()
 	d.changed()
+	d.memos, d.steps, d.gifts = nil, 0, -1
 	d.onLinks = nil
 	stride := d.stride
 	if len(l) > d.stride {
@@ -361,6 +374,9 @@ func (d *Demand) MakePilot(place int) {
 	if d.pilot == nil {
 		d.pilot = make([]uint64, len(d.live))
 	}
+	d.flowsVersion++
+	d.everChosen++
+	d.gifts = -1 // they are those of other flows now
 	d.pilot[place/64] |= 1 << (place % 64)
 	d.chosen = append(d.chosen, int32(place))
 	if d.grid != nil {
@@ -390,6 +406,7 @@ func (d *Demand) End(place int) {
 		return
 	}
 	d.changed()
+	d.flowsVersion++
 	d.load(place, -1)
 	d.take(place, d.Left[place])
 	d.live[place/64] &^= 1 << (place % 64)
@@ -432,6 +449,10 @@ func (d *Demand) Rates() []float64 {
 	d.write()
 	return d.rate
 }
+
+// Shares returns a number that differs from that of an earlier time if a Share has since set the
+// rates. A Share that finds the same rates again leaves them as they are.
+func (d *Demand) Shares() int { return d.shares }
 
 // Moving returns the sorted places of the flows with a rate above 0. The slice is valid until
 // the next Share or End.
@@ -530,8 +551,33 @@ func (d *Demand) raised(r raising) {
 	d.moving = r.moving[:r.n]
 }
 
+// raiseAll raises the rates of all flows of some parts by one rate.
+func (d *Demand) raiseAll(p parts, rate float64) {
+	if len(d.moving) == 0 {
+		d.moving = d.places(p, d.moving)
+		for _, i := range d.moving {
+			d.rate[i] = rate
+		}
+		return
+	}
+	d.aside = d.places(p, d.aside)
+	to := d.reserve(len(d.aside))
+	for _, i := range d.aside {
+		to.raise(i, rate)
+	}
+	d.raised(to)
+}
+
 // stop sets all rates to 0.
 func (d *Demand) stop() {
+	d.clear()
+	d.fresh = true
+	d.layers, d.pace, d.gifts = d.layers[:0], 0, -1
+	d.shares++
+}
+
+// clear sets the rates in rate to 0.
+func (d *Demand) clear() {
 	if len(d.moving) > len(d.rate)/4 {
 		clear(d.rate)
 	} else {
@@ -539,8 +585,8 @@ func (d *Demand) stop() {
 			d.rate[i] = 0
 		}
 	}
-	d.moving, d.unsorted, d.ended, d.fresh = d.moving[:0], false, false, true
-	d.layers, d.pace = d.layers[:0], 0
+	d.moving, d.unsorted, d.ended = d.moving[:0], false, false
+	d.poured.p, d.replaces = 0, false
 }
 
 // settle completes the rates after all steps.

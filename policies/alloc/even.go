@@ -13,7 +13,6 @@ import (
 // and the shares give the flows' rates.
 func (s *Allocator) even(st *policies.Step) {
 	p := of(st.Part)
-	s.offer(st)
 	s.takers = s.takers[:0]
 	s.taken.begin()
 	for _, c := range st.Coflows {
@@ -211,6 +210,7 @@ func (g *grid) place(word, bit int) int32 {
 // the rates to used. For a demand with a grid, it updates used only if needed is set.
 func (s *Allocator) spread(d *Demand, p parts, share []float64, needed bool) {
 	n := d.serves(p)
+	s.gift.begin(p)
 	switch {
 	case n == 0:
 		return
@@ -218,10 +218,12 @@ func (s *Allocator) spread(d *Demand, p parts, share []float64, needed bool) {
 		if needed {
 			s.draw(d, p, share, true)
 		}
-		d.lay(p, share)
+		for _, l := range d.links {
+			s.gift.share = append(s.gift.share, share[l])
+		}
+		s.hand(d)
 		return
 	}
-	to := d.reserve(n)
 	s.list = d.places(p, s.list)
 	k, path, used := d.stride, d.path, s.used
 	first, most, sum := d.none, 0.0, 0.0
@@ -233,10 +235,19 @@ func (s *Allocator) spread(d *Demand, p parts, share []float64, needed bool) {
 		}
 		rate := spreadFlow(path[at+1:at+k], most, share, used)
 		sum += rate
-		to.raise(i, rate)
+		if rate > 0 {
+			s.gift.took = append(s.gift.took, took{i, rate})
+		}
 	}
 	used[first] += sum
-	d.raised(to)
+	s.hand(d)
+}
+
+// hand gives the demand the gift at once, unless it is stored.
+func (s *Allocator) hand(d *Demand) {
+	if !s.keeps {
+		d.receive(&s.gift)
+	}
 }
 
 // spreadFlow returns the rate of a flow, given the share of its first link, and adds it to

@@ -47,8 +47,6 @@ type grid struct {
 	// empty if unknown.
 	barren [2 * (others + pilots + 1)][]uint64
 
-	records [2 * (others + pilots + 1)]*record // by parts, without and with a budget; nil for none
-
 	order            []int32   // see sorted
 	open             []uint64  // see pour
 	give, giveInside []float64 // by column, by way
@@ -160,11 +158,6 @@ func (g *grid) end(d *Demand, place int) {
 	r, c := g.rowOf[d.slot[from]], g.colOf[d.slot[to]]
 	unset(g.live[int(r)*g.width:], c)
 	unset(g.down[int(c)*g.height:], r)
-	for _, k := range g.records {
-		if k != nil {
-			k.end(r, from, place)
-		}
-	}
 	if g.minSideCounts != nil {
 		g.minSideCounts.end(r, c, int(g.inner[place]))
 	}
@@ -184,9 +177,6 @@ func (g *grid) makePilot(d *Demand, place int) {
 	}
 	for i := range g.barren {
 		g.barren[i] = g.barren[i][:0]
-		if k := g.records[i]; k != nil {
-			k.capacityVersion = nil
-		}
 	}
 	from, to := d.ends(place)
 	set(g.pilot[int(g.rowOf[d.slot[from]])*g.width:], g.colOf[d.slot[to]])
@@ -286,12 +276,15 @@ func (s *Allocator) offer(st *policies.Step) {
 	}
 	if !s.lasting {
 		s.lasting = true
-		clear(s.idle)
-		floor := s.floor[:links]
-		for l, free := range s.free[:links] {
-			if free > floor[l] {
-				s.idle[l/64] |= 1 << (l % 64)
+		for w := range s.idle {
+			free := s.free[w*64 : min((w+1)*64, links)]
+			floor, word := s.floor[w*64:][:len(free)], uint64(0)
+			for i, free := range free {
+				if free > floor[i] {
+					word |= 1 << i
+				}
 			}
+			s.idle[w] = word
 		}
 	}
 	s.offers = s.idle
@@ -352,18 +345,6 @@ func (s *Allocator) offerCols(d *Demand, barren []uint64) (left int) {
 	return left
 }
 
-// offerNews is offerCols for newCols only, if cols is known.
-func (s *Allocator) offerNews(d *Demand, barren []uint64) {
-	g := d.grid
-	s.newCols = sized(s.newCols, g.width)
-	for w, links := range g.receivers {
-		for b := links & s.offers[w] &^ barren[w]; b != 0; b &= b - 1 {
-			c := g.colOf[d.slot[w*64+bits.TrailingZeros64(b)]]
-			s.newCols[c/64] |= s.cols[c/64] & (1 << (c % 64))
-		}
-	}
-}
-
 // pickPairs is pick with rule Greedy for flows without inner links. It skips links that are
 // known to be barren. The links with residual capacity afterwards are barren too, because
 // at least one end of each served flow has none.
@@ -388,30 +369,15 @@ func (s *Allocator) pickPairs(d *Demand, p parts, st *policies.Step) {
 			s.bindWord(st, w, (links|g.receivers[w])&s.offers[w])
 		}
 	}
-	var r *record
-	first, left := int32(0), 0
-	if s.varies {
-		left = s.offerCols(d, barren)
-	} else {
-		if r = g.records[kept]; r == nil {
-			r = new(record)
-			g.records[kept] = r
-		}
-		if r.capacityVersion != s.capacityVersion {
-			r.forget(d, s.capacityVersion)
-		}
-		first, left = s.survey(d, r)
-		first, left = s.replay(d, r, first, left)
-		if len(barren) > 0 && first < afterAll {
-			s.offerNews(d, barren)
-		}
+	left := s.offerCols(d, barren)
+	if s.from > 0 {
+		left -= s.regive(d)
 	}
-	for w := int(first / 64); w < len(g.senders) && left > 0; w++ {
-		links := g.senders[w] & s.offers[w]
-		if w == int(first/64) {
-			links &= ^uint64(0) << (first % 64)
+	for w := int(s.from / 64); w < len(g.senders); w++ {
+		links, old := g.senders[w]&s.offers[w], uint64(0)
+		if w == int(s.from/64) {
+			links &= ^uint64(0) << (s.from % 64)
 		}
-		old := uint64(0)
 		if len(barren) > 0 {
 			old = barren[w]
 			if !cols {
@@ -424,14 +390,34 @@ func (s *Allocator) pickPairs(d *Demand, p parts, st *policies.Step) {
 			if old>>bit&1 != 0 {
 				among = s.newCols
 			}
-			if r == nil {
-				left -= s.pickRowPairs(d, int32(w*64+bit), p, among)
-			} else {
-				left -= s.pickRecorded(d, r, int32(w*64+bit), p, among)
-			}
+			left -= s.pickRowPairs(d, int32(w*64+bit), p, among)
 		}
 	}
 	*known = append(barren[:0], s.offers...)
+}
+
+// regive subtracts the rates of the senders before from, which are known, and withdraws those without
+// residual capacity. It returns the number of receivers without residual capacity afterwards.
+func (s *Allocator) regive(d *Demand) (gone int) {
+	for w, senders := range d.grid.senders {
+		for b := senders & s.offers[w]; b != 0 && int32(w*64) < s.from; b &= b - 1 {
+			if l := int32(w*64 + bits.TrailingZeros64(b)); l < s.from && !s.open(l) {
+				unset(s.offers, l)
+			}
+		}
+	}
+	for _, t := range s.gift.took {
+		first, to := d.ends(int(t.place))
+		if s.avail[first] -= t.rate; s.avail[first] <= s.floor[first] {
+			unset(s.offers, first)
+		}
+		if s.avail[to] -= t.rate; s.avail[to] <= s.floor[to] {
+			c := int(d.grid.colOf[d.slot[to]])
+			s.withdraw(c/64, c%64, to)
+			gone++
+		}
+	}
+	return gone
 }
 
 // pickRowPairs is pickPairs for the flows of one sender to some of the receivers. It returns
@@ -454,7 +440,7 @@ func (s *Allocator) pickRowPairs(d *Demand, from int32, p parts, among []uint64)
 			if have < rate {
 				rate = have
 			}
-			d.add(g.place(row+w, bit), rate)
+			s.gift.took = append(s.gift.took, took{g.place(row+w, bit), rate})
 			free -= rate
 			have -= rate
 			avail[to] = have
@@ -470,49 +456,6 @@ func (s *Allocator) pickRowPairs(d *Demand, from int32, p parts, among []uint64)
 		}
 	}
 	avail[from] = free
-	return gone
-}
-
-// pickRecorded is pickRowPairs for a sender with residual capacity; it also records the
-// rates. The two functions are separate because each takes most of the time of some
-// policies.
-func (s *Allocator) pickRecorded(d *Demand, r *record, from int32, p parts, among []uint64) (gone int) {
-	g, avail, floor := d.grid, s.avail, s.floor
-	free, least := avail[from], floor[from]
-	row := g.rowOf[d.slot[from]]
-	first := len(r.took)
-search:
-	for w, cols := range among {
-		at := int(row)*g.width + w
-		for b := g.of(at, p) & cols & s.cols[w]; b != 0; b &= b - 1 {
-			bit := bits.TrailingZeros64(b)
-			to := g.cols[w*64+bit]
-			have := avail[to]
-			rate := free
-			if have < rate {
-				rate = have
-			}
-			place := g.place(at, bit)
-			d.add(place, rate)
-			free -= rate
-			have -= rate
-			avail[to] = have
-			r.took = append(r.took, took{place, int32(w*64 + bit), rate, have})
-			if have <= floor[to] {
-				s.withdraw(w, bit, to)
-				gone++
-			}
-			if free <= least {
-				unset(s.offers, from)
-				break search
-			}
-		}
-	}
-	if len(r.took) > first {
-		avail[from] = free
-		r.at[row] = int32(len(r.gave))
-		r.gave = append(r.gave, gave{row, from, int32(first), free})
-	}
 	return gone
 }
 
@@ -545,7 +488,7 @@ func (s *Allocator) pickRow(d *Demand, from int32, p parts, whole bool) (gone in
 			if rate == 0 {
 				continue
 			}
-			s.grant(d, place, path, rate)
+			s.grant(place, path, rate)
 			if !s.offered(to, whole) {
 				s.withdraw(w, bit, to)
 				gone++

@@ -1,7 +1,6 @@
 package alloc
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 
@@ -25,6 +24,7 @@ func (d *Demand) number() {
 	d.states, d.listed = make([]policies.LinkState, 0, n), false
 	d.stateOf, d.slotOf = make([]int32, n), make([]int32, 0, n)
 	d.onLinks, d.unlimited, d.piloting = nil, 0, 0
+	d.crossed = make([]uint64, words(int(d.none)))
 	for w, set := range d.live {
 		for ; set != 0; set &= set - 1 {
 			d.load(w*64+bits.TrailingZeros64(set), 1)
@@ -51,9 +51,15 @@ func (d *Demand) load(place int, n int32) {
 		if pilot {
 			d.pilots[s] += n
 		}
-		if l != d.none {
-			d.recount(s)
+		if l == d.none {
+			continue
 		}
+		if d.count[s] > 0 {
+			set(d.crossed, l)
+		} else {
+			unset(d.crossed, l)
+		}
+		d.recount(s)
 	}
 }
 
@@ -173,7 +179,11 @@ func (d *Demand) list() {
 // wholeBytes converts bits to bytes, rounded up, at least one per flow, because each of
 // them has at least one remaining. A small fraction of a byte is rounding error.
 func wholeBytes(bits float64, flows int) units.Bytes {
-	whole := units.Bytes(math.Ceil(bits/8 - 1e-3))
+	up := bits/8 - 1e-3
+	whole := units.Bytes(up)
+	if float64(whole) < up { // faster than math.Ceil
+		whole++
+	}
 	return max(whole, units.Bytes(flows))
 }
 

@@ -30,6 +30,7 @@ func (s *Allocator) proportional(st *policies.Step) {
 	for _, c := range st.Coflows {
 		if d := s.demands[c]; s.takes(st, c) && d.serves(p) > 0 {
 			s.list = d.places(p, s.list)
+			s.gift.begin(p)
 			for _, i := range s.list {
 				path := d.route(i)
 				by := s.share[path[0]]
@@ -37,9 +38,10 @@ func (s *Allocator) proportional(st *policies.Step) {
 					by = min(by, s.share[l])
 				}
 				if rate := d.given(i); rate > 0 && by > 0 {
-					s.grant(d, i, path, rate*by)
+					s.grant(i, path, rate*by)
 				}
 			}
+			d.receive(&s.gift)
 		}
 	}
 }

@@ -178,11 +178,12 @@ func DoAll(ctx context.Context, studies []Study, clock func() time.Duration, rep
 		outs = append(outs, s.out)
 	}
 	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(b.out.Flows, a.out.Flows) })
-	wait := parallel.StartAtMost(ctx, len(runs), atOnce, report, func(ctx context.Context, i int, tell func(Progress)) error {
+	do := func(ctx context.Context, i int, tell func(Progress)) error {
 		return runs[i].simulate(ctx, clock, func(now flowsim.Progress) {
 			tell(Progress{runs[i].out.Runs[runs[i].policy].Policy, i + 1, len(runs), now})
 		})
-	})
+	}
+	wait := parallel.StartAtMost(ctx, len(runs), atOnce, report, do)
 	for i := range runs {
 		if err := wait(i); err != nil {
 			return nil, err
@@ -241,7 +242,12 @@ func (x Study) prepare(atOnce int) (*study, error) {
 	if len(s.work) == 0 {
 		return nil, fmt.Errorf("trace %s: no coflows to simulate: must have one, with a flow between two ports if flows inside a port are left out", t.Name)
 	}
-	s.out = &Outcome{Trace: t.Name, Coflows: len(s.work), Base: s.Policies[s.Base].String(), Left: len(trace.Coflows) - len(s.work)}
+	s.out = &Outcome{
+		Trace:   t.Name,
+		Coflows: len(s.work),
+		Base:    s.Policies[s.Base].String(),
+		Left:    len(trace.Coflows) - len(s.work),
+	}
 	if s.out.Rate = s.Ports.Rate; !t.InBytes {
 		s.out.MB = s.Ports.MB
 	}
