@@ -63,6 +63,7 @@ acknowledgements, divided evenly over the spines.`,
 		},
 	}
 	f.add(cmd)
+	f.addPoint(cmd)
 	cmd.ValidArgsFunction = func(c *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		names, _ := a.completeTestbeds(c, args, word)
 		return names, cobra.ShellCompDirectiveDefault // and files
@@ -107,7 +108,7 @@ func (a *app) drawing(ctx context.Context, f *scenarioFlags, arg, arm string, re
 		return nil, draw.Options{}, usageError{fmt.Errorf("--arm and --repeat: %s is not a run directory, so there is no load to show", arg)}
 	}
 	if err == nil {
-		s, err := f.load(arg)
+		s, err := f.one(arg)
 		if err != nil {
 			return nil, draw.Options{}, err
 		}

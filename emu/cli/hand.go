@@ -33,7 +33,7 @@ the mount namespace ends in which it was built.`,
   sudo testbed down lab`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := f.load(args[0])
+			s, err := f.one(args[0])
 			if err != nil {
 				return err
 			}
@@ -79,6 +79,7 @@ the mount namespace ends in which it was built.`,
 		},
 	}
 	f.add(cmd)
+	f.addPoint(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "name of the testbed (default: the scenario's name)")
 	return cmd
 }

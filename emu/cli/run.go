@@ -20,9 +20,10 @@ import (
 
 // scenarioFlags are those of verbs that read a scenario.
 type scenarioFlags struct {
-	set  []string
-	seed uint64
-	cmd  *cobra.Command
+	set   []string
+	point []string
+	seed  uint64
+	cmd   *cobra.Command
 }
 
 func (f *scenarioFlags) add(cmd *cobra.Command) {
@@ -37,7 +38,7 @@ func (f *scenarioFlags) add(cmd *cobra.Command) {
 // load reads the scenario at path, or from standard input. Paths in the latter are relative to the
 // working directory.
 func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
-	set, err := assignments(f.set)
+	set, err := assignments("--set", f.set)
 	if err != nil {
 		return nil, err
 	}
@@ -51,13 +52,47 @@ func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 	return scenario.Load(path, o)
 }
 
-// assignments returns those of --set.
-func assignments(list []string) (map[string]string, error) {
+// addPoint adds the flag of verbs that read one point of a scenario, or that list points.
+func (f *scenarioFlags) addPoint(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.point, "point", nil, "choose the points of a sweep that have this value: `name=value` (repeatable)")
+}
+
+// points reads a scenario as load does, and returns its points that are chosen.
+func (f *scenarioFlags) points(path string) ([]scenario.Point, error) {
+	s, err := f.load(path)
+	if err != nil {
+		return nil, err
+	}
+	values, err := assignments("--point", f.point)
+	if err != nil {
+		return nil, err
+	}
+	return s.Choose(values)
+}
+
+// one reads a scenario as load does, and returns the one point that is chosen.
+func (f *scenarioFlags) one(path string) (*scenario.Scenario, error) {
+	points, err := f.points(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(points) == 1 {
+		return points[0].Scenario, nil
+	}
+	var choose []string
+	for _, v := range points[0].Values {
+		choose = append(choose, "--point "+v.Name+"="+v.Value)
+	}
+	return nil, usageError{fmt.Errorf("%s: a sweep of %d points: choose one, such as %s", path, len(points), strings.Join(choose, " "))}
+}
+
+// assignments returns those of a flag.
+func assignments(flag string, list []string) (map[string]string, error) {
 	set := map[string]string{}
 	for _, s := range list {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok || name == "" {
-			return nil, usageError{fmt.Errorf("--set %q: must be name=value", s)}
+			return nil, usageError{fmt.Errorf("%s %q: must be name=value", flag, s)}
 		}
 		set[name] = value
 	}

@@ -34,12 +34,12 @@ machine lacks. The file is valid nevertheless: another machine, or testbed sim, 
   testbed validate scripts/quickstart/facebook.yaml --set trace=FB2010-1Hr-150-0.txt`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := f.load(args[0])
+			points, err := f.points(args[0])
 			if err != nil {
 				return err
 			}
 			var missing []scenario.Problem
-			for _, point := range s.Points() {
+			for _, point := range points {
 				p, err := runner.Preview(point.Scenario)
 				if err != nil {
 					return err
@@ -69,6 +69,7 @@ machine lacks. The file is valid nevertheless: another machine, or testbed sim, 
 		},
 	}
 	f.add(cmd)
+	f.addPoint(cmd)
 	return cmd
 }
 

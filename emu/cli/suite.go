@@ -54,7 +54,7 @@ Everything is written in both cases.`,
 			if list {
 				return a.print(s.List(), s.WriteList)
 			}
-			if o.Set, err = assignments(set); err != nil {
+			if o.Set, err = assignments("--set", set); err != nil {
 				return err
 			}
 			if o.Repeat, err = strconv.Atoi(repeats); err != nil {

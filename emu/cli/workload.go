@@ -69,7 +69,7 @@ output. With --json it prints the statistics of "workload info".`,
 					return fmt.Errorf("workload generate: %w", err)
 				}
 			}
-			s, err := f.load(args[0])
+			s, err := f.one(args[0])
 			if err != nil {
 				return err
 			}
@@ -110,6 +110,7 @@ output. With --json it prints the statistics of "workload info".`,
 		},
 	}
 	f.add(cmd)
+	f.addPoint(cmd)
 	addOutput(cmd, &out, "", "file, - for standard output; required")
 	addRepeat(cmd, &repeat, "default: 0")
 	addForce(cmd, &force, "replace an existing file")

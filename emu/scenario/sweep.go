@@ -285,6 +285,42 @@ func (s *Scenario) Points() []Point {
 	return slices.Clone(s.points)
 }
 
+// Choose returns the points that have all values of a mapping of swept variables; all points if that is empty.
+func (s *Scenario) Choose(values map[string]string) ([]Point, error) {
+	points := s.Points()
+	for _, name := range sortedKeys(values) {
+		var names, known []string
+		var have []Point
+		for _, p := range points {
+			for _, v := range p.Values {
+				if !slices.Contains(names, v.Name) {
+					names = append(names, v.Name)
+				}
+				if v.Name != name {
+					continue
+				}
+				if !slices.Contains(known, v.Value) {
+					known = append(known, v.Value)
+				}
+				if v.Value == values[name] {
+					have = append(have, p)
+				}
+			}
+		}
+		switch {
+		case len(names) == 0:
+			return nil, fmt.Errorf("point %s=%s: scenario %s has no sweep", name, clip(values[name]), s.Spec.Name)
+		case len(known) == 0:
+			hint := cmp.Or(didYouMean(name, names), ": expected "+strings.Join(names, ", "))
+			return nil, fmt.Errorf("point %s=%s: %s is not swept%s", name, clip(values[name]), name, hint)
+		case len(have) == 0:
+			return nil, fmt.Errorf("point %s=%s: no such value: expected %s", name, clip(values[name]), strings.Join(known, ", "))
+		}
+		points = have
+	}
+	return points, nil
+}
+
 // resolvedPoints returns a document for each point, after a comment with its name.
 func (s *Scenario) resolvedPoints() ([]byte, error) {
 	var docs [][]byte

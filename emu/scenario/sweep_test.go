@@ -86,7 +86,33 @@ func TestPoints(t *testing.T) {
 	if _, err := s.Scaled(workloads.Factor{Num: 2, Den: 1}); err == nil || !strings.Contains(err.Error(), "it has a sweep of 4 points: scale one of them") {
 		t.Errorf("scaled: %v", err)
 	}
+	for _, tt := range []struct {
+		values map[string]string
+		want   string
+	}{
+		{nil, "over=1to1,load=0.5 over=2to1,load=0.2 over=2to1,load=0.5 over=7to2,load=0.9"},
+		{map[string]string{"over": "2:1"}, "over=2to1,load=0.2 over=2to1,load=0.5"},
+		{map[string]string{"over": "2:1", "load": "0.5"}, "over=2to1,load=0.5"},
+		{map[string]string{"over": "7:2", "load": "0.5"}, "point over=7:2: no such value: expected 1:1, 2:1"},
+		{map[string]string{"ower": "2:1"}, `point ower=2:1: ower is not swept (did you mean "over"?)`},
+		{map[string]string{"cc": "bbr"}, "point cc=bbr: cc is not swept: expected over, load"},
+	} {
+		var got []string
+		points, err := s.Choose(tt.values)
+		for _, p := range points {
+			got = append(got, p.Name())
+		}
+		if err != nil {
+			got = []string{err.Error()}
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("points with %v: %q, want %s", tt.values, got, tt.want)
+		}
+	}
 	plain := mustArms(t, withArms+"[{}]")
+	if _, err := plain.Choose(map[string]string{"a": "b"}); err == nil || err.Error() != "point a=b: scenario changes has no sweep" {
+		t.Errorf("points without a sweep: %v", err)
+	}
 	if got := plain.Points(); len(got) != 1 || got[0].Name() != "" || got[0].Scenario != plain {
 		t.Errorf("points without a sweep: %v", got)
 	}
