@@ -38,6 +38,7 @@ const (
 	exitUsage   = 2
 	exitVoid    = 3
 	exitRefused = 4
+	exitGate    = 5
 )
 
 // ExitCodes is the list of exit codes in help and documentation.
@@ -47,6 +48,7 @@ const ExitCodes = `  0    success
   3    the verdict of an arm is void: its results are withheld
   4    refused before the start: the machine lacks capacity, memory or a kernel feature
        suite: a required claim is not reproduced
+  5    compare: a gate failed (--fail-if)
   126  exec, shell: the command cannot be executed
   127  exec, shell: command not found
   exec and shell otherwise return the exit code of the command that they run
@@ -179,6 +181,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return command.code
 	case errors.Is(err, errVoid):
 		return exitVoid
+	case errors.Is(err, errGate):
+		return exitGate
 	case errors.As(err, &refused) || errors.Is(err, deploy.ErrUnsupported) || errors.Is(err, suite.ErrClaims):
 		return exitRefused
 	case errors.As(err, &usage) || strings.HasPrefix(err.Error(), "unknown command"): // the latter is cobra's

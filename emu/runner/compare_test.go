@@ -16,6 +16,7 @@ import (
 	"testbed/results/compare"
 	"testbed/results/metrics"
 	"testbed/results/report"
+	"testbed/results/rundir"
 )
 
 // A completion time of a report can be compared, under the same name.
@@ -181,6 +182,104 @@ func TestCompareRefusals(t *testing.T) {
 		if _, err := Compare(tt.dirs, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, %+v: %v, want %q", tt.dirs, tt.o, err, tt.want)
 		}
+	}
+}
+
+// Runs may differ in the keys that are named, if their workloads are equal.
+func TestCompareVarying(t *testing.T) {
+	a := simulate(t, comparable12, "v1")
+	b := simulate(t, comparable12, "v2", "host_link: 20Mbps", "host_link: 25Mbps", "queue: 20ms", "queue: 10ms")
+	r, err := Compare([]string{a, b}, CompareOptions{Version: "v2", Varying: []string{"fabric.host_link", "fabric.queue", VaryVersion, VaryMachine}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var varied []string
+	for _, v := range r.Varied {
+		varied = append(varied, v.String())
+	}
+	if d := cmp.Diff([]string{"fabric.host_link: 20Mbps in A, 25Mbps in B", "fabric.queue: 20ms in A, 10ms in B", "version: v1 in A, v2 in B"}, varied); d != "" {
+		t.Errorf("varied (-want +got):\n%s", d)
+	}
+	if f := r.Comparisons[0].Figures[0]; f.Pairs != 24 || f.MeanRatio.Value <= 1.1 || len(r.Notes) != 0 {
+		t.Errorf("%+v, notes %q: want 24 pairs, faster, and no note on versions", f, r.Notes)
+	}
+	hosts := simulate(t, comparable12, "v1", "leaves: 3", "leaves: 4")
+	seed := simulate(t, comparable12, "v1", "repeat: 2", "repeat: 2\nseed: 2")
+	for _, tt := range []struct {
+		name    string
+		dirs    []string
+		varying []string
+		want    []string
+	}{
+		{"one of two keys", []string{a, b}, []string{"fabric.queue"}, []string{"fabric.host_link: 20Mbps at ", "name it: --varying fabric.host_link"}},
+		{"other hosts, by the key above", []string{a, hosts}, []string{"fabric"}, []string{"fabric.leaves: 3 at ", "(fabric.leaves decides which work exists, and on which hosts: runs that differ in it have no pairs)"}},
+		{"other hosts, named", []string{a, hosts}, []string{"fabric.leaves"}, []string{"--varying: key fabric.leaves: "}},
+		{"another workload, named", []string{a, a}, []string{"workload"}, []string{"--varying: key workload: "}},
+		{"no key", []string{a, b}, []string{"fabric.queu"}, []string{`unknown key "fabric.queu"`}},
+		{"seeds that are not named", []string{a, seed}, nil, []string{"name it: --varying seed"}},
+		{"unequal numbers", []string{a, a, seed}, []string{"seed"}, []string{"seed 1 has 2 runs and seed 2 has 1"}},
+		{"another order", []string{a, b, seed, seed}, []string{"seed", "fabric"}, []string{"would be pooled, but differ in fabric."}},
+	} {
+		_, err := Compare(tt.dirs, CompareOptions{Version: "v1", Varying: tt.varying})
+		for _, w := range tt.want {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: error %v, want %q", tt.name, err, w)
+			}
+		}
+	}
+}
+
+// Runs of several seeds are compared seed by seed: their pairs are those of all seeds.
+func TestComparePoolsSeeds(t *testing.T) {
+	seeded := func(n, link string) string {
+		return simulate(t, comparable12, "v1", "repeat: 2", "repeat: 2\nseed: "+n, "host_link: 20Mbps", "host_link: "+link)
+	}
+	a, b, a2, b2 := seeded("1", "20Mbps"), seeded("1", "25Mbps"), seeded("2", "20Mbps"), seeded("2", "25Mbps")
+	o := CompareOptions{Version: "v1", Varying: []string{"seed", "fabric.host_link"}}
+	r, err := Compare([]string{a, a2, b, b2}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := r.Comparisons[0].Figures[0]; len(r.Comparisons) != 2 || r.Comparisons[0].Base.Run != "A+B" || r.Comparisons[0].Arm.Run != "C+D" || f.Pairs != 48 || f.Clusters != 24 || f.Unpaired != 0 || r.Varied[1].String() != "seed: 1 in A C, 2 in B D" {
+		t.Errorf("%+v, varied %v: want 48 pairs of 24 clusters, of A+B and C+D", r.Comparisons, r.Varied)
+	}
+	// The ratio of averages is that of the sums of both seeds.
+	sums := [2]float64{}
+	for i, dirs := range [][]string{{a, a2}, {b, b2}} {
+		for _, dir := range dirs {
+			x, err := rundir.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range x.Coflows {
+				if c.Arm == "fair+hdfs" {
+					sums[i] += float64(c.CCT)
+				}
+			}
+		}
+	}
+	if got, want := r.Comparisons[0].Figures[0].MeanRatio.Value, metrics.Round6(sums[0]/sums[1]); got != want {
+		t.Errorf("ratio of averages %v, want %v", got, want)
+	}
+	r, err = Compare([]string{a, a2}, o)
+	if err != nil || len(r.Comparisons) != 1 || r.Comparisons[0].Arm.Run != "A+B" || r.Comparisons[0].Figures[0].Clusters != 24 {
+		t.Errorf("one run of each seed: %+v, %v, want the arms of each run, pooled", r, err)
+	}
+}
+
+// A load depends on the capacity of the fabric: with another one, the runs have other arrivals.
+func TestCompareRefusesOtherArrivals(t *testing.T) {
+	const load = `
+name: loaded
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 8, host_link: 20Mbps, oversubscription: "2:1"}
+disk: {write: 10MB/s, size: 640MB}
+workload: [{kind: jobs, count: 12, load: 0.5, block: 1MB, packet: 32KB, window: 3}]
+arms: {coflow: [fair, sebf], placement: [hdfs]}
+`
+	a, b := simulate(t, load, "v1"), simulate(t, load, "v1", `"2:1"`, `"1:1"`)
+	o := CompareOptions{Version: "v1", Varying: []string{"fabric.oversubscription"}}
+	if _, err := Compare([]string{a, b}, o); err == nil || !strings.Contains(err.Error(), "different workloads, because of fabric.oversubscription") {
+		t.Errorf("error %v, want a refusal", err)
 	}
 }
 

@@ -14,18 +14,20 @@ import (
 	"testbed/topo/yamltree"
 )
 
-// sameInArms are the keys that an arm cannot change, with the remedy. Those that say "sweep it" decide
-// which work exists, and on which hosts.
+// sameInArms are the keys that an arm cannot change, with the remedy.
 var sameInArms = []struct {
 	remedy string
 	keys   []string
 }{
 	{"state it once, for all arms", []string{"version", "name", "vars", "sweep", "arms", "repeat", "tries", "limits.alone"}},
-	{"sweep it instead, so that each value has a workload of its own", []string{
-		"workload", "seed", "scale", "fabric.kind", "fabric.leaves", "fabric.hosts_per_leaf", "fabric.ports",
-		"tasks.input", "tasks.output.block", "tasks.output.replicas",
-		"limits.flows", "limits.blocks", "limits.tasks", "limits.trace",
-	}},
+	{"sweep it instead, so that each value has a workload of its own", workKeys},
+}
+
+// workKeys are the keys that decide which work exists, and on which hosts.
+var workKeys = []string{
+	"workload", "seed", "scale", "fabric.kind", "fabric.leaves", "fabric.hosts_per_leaf", "fabric.ports",
+	"tasks.input", "tasks.output.block", "tasks.output.replicas",
+	"limits.flows", "limits.blocks", "limits.tasks", "limits.trace",
 }
 
 // fixed returns why an arm cannot set a key, or "". If that is because of keys below it, partly is true: an

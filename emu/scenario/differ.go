@@ -3,6 +3,7 @@ package scenario
 import (
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -29,6 +30,33 @@ type Differs struct {
 // notWorkload are the keys that affect neither the workload nor the cluster: two scenarios that
 // differ only in them have the same workload.
 var notWorkload = []string{"version", "name", "arms", "repeat", "tries", "capture", "limits", "disk.dir"}
+
+// Covers reports whether a key is a named one, or within it: "fabric" covers "fabric.queue".
+func Covers(named, key string) bool {
+	return key == named || within(key, named) || strings.HasPrefix(key, named+"[")
+}
+
+// Unpaired returns why runs that differ in a key have no pairs, or "" if they have. Runs of different seeds have
+// none: their pairs are pooled.
+func Unpaired(key string) string {
+	for _, named := range workKeys {
+		if key != "seed" && Covers(named, key) {
+			return named + " decides which work exists, and on which hosts: runs that differ in it have no pairs"
+		}
+	}
+	return ""
+}
+
+// CanVary returns an error unless runs that differ in a key, or in keys within it, can be compared.
+func CanVary(key string) error {
+	if !known(reflect.TypeFor[Spec](), key) {
+		return fmt.Errorf("unknown key %q of scenarios", key)
+	}
+	if why := Unpaired(key); why != "" {
+		return fmt.Errorf("key %s: %s", key, why)
+	}
+	return nil
+}
 
 // WorkloadDiffers returns the values in which the workloads or clusters of two scenarios
 // differ, in order of key. It ignores version, name, arms, repeat, attempts, capture, limits and

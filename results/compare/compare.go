@@ -142,7 +142,8 @@ func (m Metric) noun() string {
 // Item is the completion time of one coflow, flow or block.
 type Item struct {
 	metrics.Item
-	Size units.Bytes // payload
+	Size          units.Bytes // payload
+	workload, run int         // in a pool of runs
 }
 
 // Arm is one arm of one run.
@@ -221,6 +222,7 @@ type Figure struct {
 	MeanRatio   Estimate `json:"mean_ratio"`
 	MedianRatio Estimate `json:"median"`
 	GeoMean     Estimate `json:"geo_mean"`
+	missing     int      // unpaired items of repeats that both arms have; without those that depend on the arm
 }
 
 // Side identifies an arm in a comparison.
@@ -263,6 +265,9 @@ type Input struct {
 	// Noise is the run-to-run noise of the machine, nil if it is unknown. It applies to
 	// packets: two arms of the fluid model have none.
 	Noise *metrics.Noise
+	// Varied are the keys in which the runs differ, and Gates the bounds that each comparison must keep.
+	Varied []Varied
+	Gates  []Gate
 }
 
 // noise returns the noise that applies to a pairing.
@@ -276,8 +281,10 @@ func (in Input) noise(p Pairing) *metrics.Noise {
 // Result is a comparison that can be written in several formats.
 type Result struct {
 	Runs        []Run        `json:"runs"`
+	Varied      []Varied     `json:"varied,omitempty"`
 	Notes       []string     `json:"notes"`
 	Comparisons []Comparison `json:"comparisons"`
+	Gates       []GateResult `json:"gates,omitempty"`
 	// Noise is the run-to-run noise by which intervals are widened, if it is known.
 	Noise   *metrics.Noise `json:"noise,omitempty"`
 	metrics []Metric
@@ -302,7 +309,7 @@ func New(in Input) (*Result, error) {
 	if len(in.Pairs) == 0 {
 		return nil, fmt.Errorf("nothing to compare: expected two arms of a run, or an arm that two runs share")
 	}
-	r := &Result{Runs: in.Runs, Notes: append([]string{}, in.Notes...), Noise: in.Noise, metrics: metricsOf(in.Pairs)}
+	r := &Result{Runs: in.Runs, Varied: in.Varied, Notes: append([]string{}, in.Notes...), Noise: in.Noise, metrics: metricsOf(in.Pairs)}
 	for _, p := range in.Pairs {
 		c := Comparison{Base: side(p.Base), Arm: side(p.Arm), Figures: []Figure{}, pairing: p}
 		for _, a := range []Arm{p.Base, p.Arm} {
@@ -325,6 +332,9 @@ func New(in Input) (*Result, error) {
 			}
 		}
 		r.Comparisons = append(r.Comparisons, c)
+		for _, g := range in.Gates {
+			r.Gates = append(r.Gates, g.on(&c))
+		}
 	}
 	return r, nil
 }
@@ -342,18 +352,18 @@ func figure(m Metric, p Pairing, seed uint64, noise *metrics.Deviations) (*Figur
 	if len(base) == 0 && len(arm) == 0 {
 		return nil, nil
 	}
-	type key struct{ repeat, id int }
+	type key struct{ run, repeat, id int }
 	sizes := make(map[key]units.Bytes, len(base))
 	for _, b := range base {
-		sizes[key{b.Repeat, b.ID}] = b.Size
+		sizes[key{b.run, b.Repeat, b.ID}] = b.Size
 	}
 	for _, a := range arm {
-		if size, ok := sizes[key{a.Repeat, a.ID}]; ok && size != a.Size {
+		if size, ok := sizes[key{a.run, a.Repeat, a.ID}]; ok && size != a.Size {
 			return nil, &MismatchError{Metric: m, Repeat: a.Repeat, ID: a.ID, Base: p.Base.Label(), Arm: p.Arm.Label(), BaseSize: size, ArmSize: a.Size}
 		}
 	}
-	x := metrics.Pair(bare(base), bare(arm), seed, noise)
-	f := &Figure{Metric: m, Pairs: x.N, Clusters: x.Clusters, Unpaired: x.Unpaired, Repeats: x.Repeats}
+	x := metrics.PairBlocks(blocks(base, arm), seed, noise)
+	f := &Figure{Metric: m, Pairs: x.N, Clusters: x.Clusters, Unpaired: x.Unpaired, Repeats: x.Repeats, missing: missing(base, arm)}
 	if x.N == 0 {
 		for _, e := range []*Estimate{&f.MeanRatio, &f.MedianRatio, &f.GeoMean} {
 			e.Outcome = TooFew
@@ -366,12 +376,33 @@ func figure(m Metric, p Pairing, seed uint64, noise *metrics.Deviations) (*Figur
 	return f, nil
 }
 
-func bare(items []Item) []metrics.Item {
-	out := make([]metrics.Item, len(items))
-	for i, x := range items {
-		out[i] = x.Item
+// missing returns the number of items that only one arm has in a repeat of which both arms have items. Items
+// without a size are not counted: which of them exist depends on the arm.
+func missing(base, arm []Item) (n int) {
+	type repeat struct{ run, repeat int }
+	type item struct {
+		repeat
+		id int
 	}
-	return out
+	has := [2]map[item]bool{{}, {}}
+	both := [2]map[repeat]bool{{}, {}}
+	for k, items := range [][]Item{base, arm} {
+		for _, x := range items {
+			of := repeat{x.run, x.Repeat}
+			both[k][of] = true
+			if x.Size > 0 {
+				has[k][item{of, x.ID}] = true
+			}
+		}
+	}
+	for k := range has {
+		for x := range has[k] {
+			if !has[1-k][x] && both[1-k][x.repeat] {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func estimate(value float64, ci metrics.Interval) Estimate {

@@ -22,7 +22,7 @@ import (
 func arm(name string, level verdict.Level, times ...time.Duration) Arm {
 	a := Arm{Name: name, Level: level, Items: map[Metric][]Item{}}
 	for i, d := range times {
-		a.Items[CCT] = append(a.Items[CCT], Item{metrics.Item{ID: i + 1, Cluster: i + 1, Time: d}, units.Bytes(i+1) * units.MB})
+		a.Items[CCT] = append(a.Items[CCT], Item{Item: metrics.Item{ID: i + 1, Cluster: i + 1, Time: d}, Size: units.Bytes(i+1) * units.MB})
 	}
 	return a
 }
@@ -257,7 +257,7 @@ func TestJobsAndLikeForLike(t *testing.T) {
 	job := func(name string, over int, writes float64) Arm {
 		a := Arm{Name: name, Level: verdict.Pass, Items: map[Metric][]Item{}, CrossRack: &metrics.CrossRack{All: 100 + writes, Writes: writes}, Frames: true}
 		for i := range 20 {
-			x := Item{metrics.Item{ID: i, Cluster: i, Time: time.Duration(20+i) * sec / time.Duration(over)}, units.MB}
+			x := Item{Item: metrics.Item{ID: i, Cluster: i, Time: time.Duration(20+i) * sec / time.Duration(over)}, Size: units.MB}
 			a.Items[JobTime] = append(a.Items[JobTime], x)
 			a.Items[JobTimeIn(1+i%2*4)] = append(a.Items[JobTimeIn(1+i%2*4)], x)
 			a.Items[JobTimeOf(1+i%2*600)] = append(a.Items[JobTimeOf(1+i%2*600)], x)
@@ -302,7 +302,7 @@ func TestJobsAndLikeForLike(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last := rows[len(rows)-1]; rows[0][len(last)-1] != "not_like_for_like" || !strings.HasPrefix(last[len(last)-1], why) || rows[1][len(last)-1] != "" {
+	if last := rows[len(rows)-1]; rows[0][len(last)-2] != "not_like_for_like" || !strings.HasPrefix(last[len(last)-2], why) || rows[1][len(last)-2] != "" {
 		t.Errorf("rows %q", rows)
 	}
 	// Frames are not comparable with payload.

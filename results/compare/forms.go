@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -193,6 +194,12 @@ func (r *Result) head() []string {
 		}
 		out = append(out, s)
 	}
+	for _, v := range r.Varied {
+		out = append(out, "varied: "+v.String())
+	}
+	for _, g := range r.Gates {
+		out = append(out, g.String())
+	}
 	for _, n := range r.Notes {
 		out = append(out, "note: "+n)
 	}
@@ -357,25 +364,36 @@ func (r *Result) Markdown(w io.Writer) error {
 // was refused. Columns: base_run, base_arm, base_verdict, run, arm, verdict, metric
 // (cct, fct, write_time, request_time, job_time, job_slowdown, job_time_by_bin.N; empty if refused),
 // pairs, clusters, unpaired, then mean_ratio, median and geo_mean, each with _low and
-// _high of its 95 % interval and _outcome, then refused (the reason) and not_like_for_like
-// (reasons, separated by semicolons). Missing figures are empty.
+// _high of its 95 % interval and _outcome, then refused (the reason), not_like_for_like
+// (reasons, separated by semicolons) and varied (keys in which the runs differ, likewise).
+// Missing figures are empty; runs that are pooled are separated by plus signs.
 func (r *Result) CSV(w io.Writer) error {
 	c := words.NewCSV(w)
 	head := []string{"base_run", "base_arm", "base_verdict", "run", "arm", "verdict", "metric", "pairs", "clusters", "unpaired"}
 	for _, e := range []string{"mean_ratio", "median", "geo_mean"} {
 		head = append(head, e, e+"_low", e+"_high", e+"_outcome")
 	}
-	if err := c.Write(append(head, "refused", "not_like_for_like")); err != nil {
+	if err := c.Write(append(head, "refused", "not_like_for_like", "varied")); err != nil {
 		return err
 	}
-	id := map[string]string{}
-	for _, run := range r.Runs {
-		id[run.Label] = run.ID
+	ids := func(labels string) string {
+		var out []string
+		of := strings.Split(labels, poolSign)
+		for _, run := range r.Runs {
+			if slices.Contains(of, run.Label) {
+				out = append(out, run.ID)
+			}
+		}
+		return strings.Join(out, poolSign)
+	}
+	varied := make([]string, len(r.Varied))
+	for i, v := range r.Varied {
+		varied[i] = v.String()
 	}
 	for _, x := range r.Comparisons {
-		begin := []string{id[x.Base.Run], x.Base.Arm, x.Base.Verdict, id[x.Arm.Run], x.Arm.Arm, x.Arm.Verdict}
+		begin := []string{ids(x.Base.Run), x.Base.Arm, x.Base.Verdict, ids(x.Arm.Run), x.Arm.Arm, x.Arm.Verdict}
 		if x.Refused != "" {
-			if err := c.Write(append(append(begin, make([]string, 16)...), x.Refused, "")); err != nil {
+			if err := c.Write(append(append(begin, make([]string, 16)...), x.Refused, "", strings.Join(varied, "; "))); err != nil {
 				return err
 			}
 		}
@@ -394,7 +412,7 @@ func (r *Result) CSV(w io.Writer) error {
 				}
 				row = append(row, number(e.Value), low, high, string(e.Outcome))
 			}
-			if err := c.Write(append(row, "", strings.Join(x.NotLikeForLike, "; "))); err != nil {
+			if err := c.Write(append(row, "", strings.Join(x.NotLikeForLike, "; "), strings.Join(varied, "; "))); err != nil {
 				return err
 			}
 		}

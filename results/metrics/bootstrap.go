@@ -82,6 +82,7 @@ type sample struct {
 	clusters [][]float64
 	total    []float64
 	repeats  int
+	nested   bool // each cluster is in one repeat, which stands for a block
 	rng      *rand.Rand
 	count    int
 }
@@ -184,7 +185,7 @@ func (s *sample) jackknife(x statistic) float64 {
 
 // betweenRuns returns the variance of a statistic between runs, for one repeat: the part
 // of the difference between repeats that the clusters within repeats do not explain
-// (two-way analysis of variance). It is 0 for one repeat.
+// (two-way analysis of variance; one-way if clusters are nested in repeats). It is 0 for one repeat.
 func (s *sample) betweenRuns(x statistic) float64 {
 	if s.repeats < 2 {
 		return 0
@@ -200,13 +201,32 @@ func (s *sample) betweenRuns(x statistic) float64 {
 	for _, m := range moves {
 		runs += float64(m * m)
 	}
+	n, r := float64(len(s.clusters)), float64(s.repeats)
+	if s.nested {
+		return r * max(0, runs*r/(r-1)-s.within(gradient, moves, weights, x.weight))
+	}
 	for _, c := range s.cells {
 		of := s.clusters[c.cluster]
 		e := dot(gradient, c.sums) - dot(gradient, of)*c.sums[x.weight]/of[x.weight] - moves[c.repeat]*c.sums[x.weight]/weights[c.repeat]
 		rest += float64(e * e)
 	}
-	n, r := float64(len(s.clusters)), float64(s.repeats)
 	return r * max(0, runs*r/(r-1)-rest*n*r/((n-1)*(r-1)))
+}
+
+// within returns the sum of the variances of the influences of repeats that the clusters nested in them
+// explain. A repeat with one cluster has none.
+func (s *sample) within(gradient, moves, weights []float64, weight int) (sum float64) {
+	clusters := make([]float64, s.repeats)
+	for _, c := range s.cells {
+		clusters[c.repeat]++
+	}
+	for _, c := range s.cells {
+		if n := clusters[c.repeat]; n > 1 {
+			e := dot(gradient, c.sums) - moves[c.repeat]*c.sums[weight]/weights[c.repeat]
+			sum += float64(e*e) * n / (n - 1)
+		}
+	}
+	return sum
 }
 
 // widen adds the differences between runs to an interval around a value: the variance

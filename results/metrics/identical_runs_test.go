@@ -72,7 +72,7 @@ func (p runs) draw(coflows, repeats int, rng *rand.Rand) (flows, ccts [2][]Item)
 // clustersOnly returns the interval of the geometric mean from the bootstrap over clusters
 // alone.
 func clustersOnly(base, arm []Item, seed uint64) Interval {
-	_, pairs := pairUp(base, arm)
+	_, pairs := pairUp(Block{base, arm})
 	cells := make([]cell, len(pairs))
 	for i, x := range pairs {
 		cells[i] = cell{x.cluster, x.repeat, []float64{x.base, x.arm, x.log, 1}}

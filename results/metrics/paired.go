@@ -103,13 +103,17 @@ type Paired struct {
 	Errors Deviations
 }
 
+// Block is the items of both arms in runs of one workload. Items of equal numbers in different blocks are
+// different items.
+type Block struct{ Base, Arm []Item }
+
 type pairKey struct{ repeat, id int }
 
 // pair is the times of one item in both arms.
 type pair struct {
 	base, arm, log  float64 // log is the logarithm of base over arm
 	cluster, repeat int
-	id              int
+	id, block       int
 }
 
 // Common returns the number of items that both arms have.
@@ -130,7 +134,13 @@ func Common(base, arm []Item) (n int) {
 // calibrated difference between identical runs, beyond the part that their clusters explain;
 // nil if unknown. The same items, in any order, and seed give the same intervals.
 func Pair(base, arm []Item, seed uint64, noise *Deviations) Paired {
-	p, pairs := pairUp(base, arm)
+	return PairBlocks([]Block{{base, arm}}, seed, noise)
+}
+
+// PairBlocks compares the arms as Pair does, with the pairs of all blocks. Of several blocks, the interval includes the
+// differences between blocks in place of those between repeats.
+func PairBlocks(blocks []Block, seed uint64, noise *Deviations) Paired {
+	p, pairs := pairUp(blocks...)
 	if p.N > 0 {
 		p.intervals(pairs, seed, noise)
 	}
@@ -139,42 +149,44 @@ func Pair(base, arm []Item, seed uint64, noise *Deviations) Paired {
 
 // pairUp returns everything except the intervals, and the pairs in ascending order of their
 // logarithms with their clusters numbered from 0.
-func pairUp(base, arm []Item) (Paired, []pair) {
-	times := make(map[pairKey]float64, len(base))
-	for _, b := range base {
-		times[pairKey{b.Repeat, b.ID}] = float64(b.Time)
-	}
-	var p Paired
-	var pairs []pair
-	matched := 0
-	for _, a := range arm {
-		b, ok := times[pairKey{a.Repeat, a.ID}]
-		if !ok {
-			p.Unpaired++
-			continue
+func pairUp(blocks ...Block) (p Paired, pairs []pair) {
+	for k, of := range blocks {
+		times := make(map[pairKey]float64, len(of.Base))
+		for _, b := range of.Base {
+			times[pairKey{b.Repeat, b.ID}] = float64(b.Time)
 		}
-		matched++
-		if b <= 0 || a.Time <= 0 {
-			p.Unpaired++
-			continue
+		matched := 0
+		for _, a := range of.Arm {
+			b, ok := times[pairKey{a.Repeat, a.ID}]
+			if !ok {
+				p.Unpaired++
+				continue
+			}
+			matched++
+			if b <= 0 || a.Time <= 0 {
+				p.Unpaired++
+				continue
+			}
+			pairs = append(pairs, pair{b, float64(a.Time), math.Log(b / float64(a.Time)), a.Cluster, a.Repeat, a.ID, k})
 		}
-		pairs = append(pairs, pair{b, float64(a.Time), math.Log(b / float64(a.Time)), a.Cluster, a.Repeat, a.ID})
+		p.Unpaired += len(of.Base) - matched
 	}
-	p.Unpaired += len(base) - matched
 	p.N = len(pairs)
 	if p.N == 0 {
 		return p, nil
 	}
 	slices.SortFunc(pairs, func(x, y pair) int {
-		return cmp.Or(cmp.Compare(x.log, y.log), cmp.Compare(x.cluster, y.cluster), cmp.Compare(x.repeat, y.repeat), cmp.Compare(x.id, y.id))
+		return cmp.Or(cmp.Compare(x.log, y.log), cmp.Compare(x.cluster, y.cluster), cmp.Compare(x.repeat, y.repeat), cmp.Compare(x.id, y.id),
+			cmp.Compare(x.block, y.block))
 	})
 	// Clusters are numbered in order of appearance.
-	number := map[int]int{}
+	number := map[[2]int]int{}
 	for i := range pairs {
-		n, ok := number[pairs[i].cluster]
+		key := [2]int{pairs[i].block, pairs[i].cluster}
+		n, ok := number[key]
 		if !ok {
 			n = len(number)
-			number[pairs[i].cluster] = n
+			number[key] = n
 		}
 		pairs[i].cluster = n
 	}
@@ -200,6 +212,12 @@ func (p *Paired) intervals(pairs []pair, seed uint64, noise *Deviations) {
 	}
 	m := Quantile(0.5, logs)
 	cells := make([]cell, len(pairs))
+	repeats, blocks := map[[2]int]bool{}, map[int]bool{}
+	for _, x := range pairs {
+		repeats[[2]int{x.block, x.repeat}], blocks[x.block] = true, true
+	}
+	p.Repeats = len(repeats)
+	nested := len(blocks) > 1
 	for i, x := range pairs {
 		above := 0.5
 		switch {
@@ -208,10 +226,19 @@ func (p *Paired) intervals(pairs []pair, seed uint64, noise *Deviations) {
 		case x.log < m:
 			above = 0
 		}
-		cells[i] = cell{x.cluster, x.repeat, []float64{x.base, x.arm, x.log, 1, above}}
+		run := x.repeat
+		if nested {
+			run = x.block
+		}
+		cells[i] = cell{x.cluster, run, []float64{x.base, x.arm, x.log, 1, above}}
 	}
 	s := newSample(cells, seed)
-	p.Repeats = s.repeats
+	s.nested = nested
+	if noise != nil {
+		// A block averages the noise of its repeats.
+		share := math.Sqrt(float64(s.repeats) / float64(p.Repeats))
+		noise = &Deviations{noise.MeanRatio * share, noise.Median * share, noise.GeoMean * share}
+	}
 	stats := []statistic{logRatio(0, 1), average(2, 3)}
 	out := s.bootstrap(stats)
 	if out == nil {

@@ -1,6 +1,8 @@
 package rundir
 
 import (
+	"path"
+	"slices"
 	"time"
 
 	"testbed/results/verdict"
@@ -28,4 +30,41 @@ type Trial struct {
 	Calibration string    `json:"calibration,omitempty"`
 	Began       time.Time `json:"began,omitzero"`
 	Ended       time.Time `json:"ended,omitzero"`
+}
+
+// Trials returns the trials that the manifest lists, in order of their paths; none without a manifest.
+func (r *Run) Trials() (all []Trial, err error) {
+	if r.Manifest == nil {
+		return nil, nil
+	}
+	var files []string
+	for name := range r.Manifest.Files {
+		if path.Base(name) == TrialFile {
+			files = append(files, name)
+		}
+	}
+	slices.Sort(files)
+	for _, name := range files {
+		var t Trial
+		switch found, err := r.json(name, &t); {
+		case err != nil:
+			return nil, err
+		case !found:
+			return nil, r.damaged(name, 0, "it is missing")
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// Machines returns the IDs of the machines that executed trials, in order; none for a simulation.
+func (r *Run) Machines() (ids []string, err error) {
+	all, err := r.Trials()
+	for _, t := range all {
+		if t.Machine != "" && !slices.Contains(ids, t.Machine) {
+			ids = append(ids, t.Machine)
+		}
+	}
+	slices.Sort(ids)
+	return ids, err
 }
