@@ -63,6 +63,12 @@ func (r *run) describe(ctx context.Context) error {
 	}
 	for _, a := range r.arms {
 		m.Arms = append(m.Arms, a.Name)
+		for _, key := range r.s.SetKeys() {
+			if m.Set == nil {
+				m.Set = map[string][]rundir.Value{}
+			}
+			m.Set[a.Name] = append(m.Set[a.Name], rundir.Value{Name: key, Value: r.s.ArmValue(a.place, key)})
+		}
 	}
 	for _, v := range r.point.Values {
 		m.Vars = append(m.Vars, rundir.Value{Name: v.Name, Value: v.Value})

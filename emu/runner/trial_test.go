@@ -70,6 +70,17 @@ repeat: 2
 	if err != nil {
 		t.Fatal(err)
 	}
+	set := map[string]string{}
+	for arm, values := range run.Manifest.Set {
+		set[arm] = rundir.Values(values)
+	}
+	if d := cmp.Diff(map[string]string{
+		"two":  "fabric.oversubscription=2:1; disk.write=80Mbps",
+		"one":  "fabric.oversubscription=1:1; disk.write=80Mbps",
+		"slow": "fabric.oversubscription=2:1; disk.write=8Mbps",
+	}, set); d != "" {
+		t.Errorf("set keys in the manifest (-want +got):\n%s", d)
+	}
 	asked := map[string]string{}
 	for _, b := range run.Blocks {
 		asked[b.Arm] += fmt.Sprintln(b.Repeat, b.Block, b.Client, b.Size)

@@ -111,6 +111,7 @@ type runRow struct {
 	Directory   string     `csv:"directory" doc:"directory of the run"`
 	State       string     `csv:"state" is:"null" doc:"complete, interrupted, failed or running; this and the following are null if the run has no manifest.json"`
 	Seed        string     `csv:"seed" is:"null" doc:"seed of the run, a decimal of up to 64 bits"`
+	Vars        string     `csv:"vars" is:"null" doc:"values of the swept variables, separated by semicolons"`
 	Repeats     *int       `csv:"repeats" doc:"requested repeats of each arm"`
 	Workload    string     `csv:"workload_fingerprint" is:"null" doc:"equal for runs of the same scenario and traces"`
 	ScaledBy    string     `csv:"scaled_by" is:"null" doc:"factor by which rates and sizes were divided"`
@@ -127,6 +128,7 @@ func runOf(r *rundir.Run) runRow {
 	row := runRow{Scenario: r.Summary.Scenario, Source: r.Summary.Source, Baseline: r.Summary.Baseline, Directory: r.Dir}
 	if m := r.Manifest; m != nil {
 		row.State, row.Seed, row.Repeats, row.Workload, row.ScaledBy = m.State, fmt.Sprint(m.Seed), &m.Repeats, m.Workload, m.ScaledBy
+		row.Vars = rundir.Values(m.Vars)
 		row.Tool, row.Go, row.Kernel, row.CPUs, row.Calibration = m.Tool, m.Go, m.Kernel, &m.CPUs, m.Calibration
 		row.Started, row.Ended = utc(m.Started), utc(m.Ended)
 	}
@@ -144,6 +146,7 @@ func utc(t time.Time) *time.Time {
 
 type armRow struct {
 	Arm           string  `csv:"arm" doc:"name"`
+	Set           string  `csv:"set" is:"null" doc:"values of the keys that arms of the run set, separated by semicolons"`
 	Place         int     `csv:"place" doc:"position among the run's arms, from 0"`
 	Repeats       int     `csv:"repeats" doc:"completed repeats"`
 	Verdict       string  `csv:"verdict" doc:"worst verdict of the repeats; fluid model in a simulation"`
@@ -215,6 +218,9 @@ func armsOf(r *rundir.Run) (out []armRow) {
 		a := &r.Summary.Arms[i]
 		row := armRow{Arm: a.Name, Place: i, Repeats: a.Repeats, Verdict: report.SourceFluidModel, Problems: len(a.Problems),
 			CCT: figuresOf(a.CCT), FCT: figuresOf(a.FCT), WriteTime: figuresOf(a.WriteTime), RequestTime: figuresOf(a.RequestTime), JobTime: figuresOf(a.JobTime)}
+		if r.Manifest != nil {
+			row.Set = rundir.Values(r.Manifest.Set[a.Name])
+		}
 		if a.Verdict != nil {
 			row.Verdict = a.Verdict.String()
 		}

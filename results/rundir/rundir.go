@@ -64,6 +64,8 @@ type Manifest struct {
 	Repeats  int      `json:"repeats"`
 	// Vars are the values of the swept variables of which the run is a point, in the order of the sweep.
 	Vars []Value `json:"vars,omitempty"`
+	// Set are the values, in each arm, of the keys that arms set.
+	Set map[string][]Value `json:"set,omitempty"`
 	// CheckScale is the factor of the scale check of the run; "" without one.
 	CheckScale string `json:"check_scale,omitempty"`
 	// ScaledBy is the factor by which rates and sizes were divided, in the scaled half of a
@@ -95,10 +97,19 @@ type Manifest struct {
 	Sum string `json:"sha256"`
 }
 
-// Value is the value of a variable.
+// Value is the value of a variable or key.
 type Value struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
+}
+
+// Values returns values as text: "over=1:1; load=0.5".
+func Values(all []Value) string {
+	var text []string
+	for _, v := range all {
+		text = append(text, v.Name+"="+v.Value)
+	}
+	return strings.Join(text, "; ")
 }
 
 // Run is the content of a run directory. Rows are in the order of their files: by arm,
