@@ -13,6 +13,8 @@
 #              writable; builds, which needs Go, only if something is missing; make uninstall
 #              removes it
 # make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
+# make test-engines  the commands of docs/scale-out.md on GNU parallel and Slurm, which it installs
+#              from Debian's packages if they are missing; a minute
 # make suite-fair, suite-philae, suite-shufflewatcher, suite-dolly, suite-sinbad  compare policies with the figures of
 #              their papers, on packets (root or sudo), on the fluid model and on traces (docs/suites.md): testbed suite
 #              with SUITE_FLAGS such as "--only table,learning" or --fluid. TRACE is the Facebook trace of coflows for
@@ -29,7 +31,7 @@ LDFLAGS := $(STRIP) -X testbed/emu/cli.version=$(VERSION)
 export CGO_ENABLED = 0
 export GOFLAGS    += -trimpath
 
-.PHONY: all build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm check nightly lint bench fuzz clean
+.PHONY: all build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm test-engines check nightly lint bench fuzz clean
 
 # OUT is the directory of everything that is built.
 OUT ?= bin
@@ -110,6 +112,13 @@ test-vm:
 	$(GO) build -o bin/testvm ./scripts/testvm
 	./bin/testvm $(VMFLAGS)
 
+# Slurm's services need not run: the tests start their own.
+ENGINES = parallel munge slurmctld slurmd slurm-client
+test-engines: export PATH := $(PATH):/usr/sbin
+test-engines:
+	@for p in parallel munged slurmctld slurmd sbatch; do command -v $$p >/dev/null || exit 1; done || $(SUDO) apt-get install -y --no-install-recommends $(ENGINES)
+	TESTBED_ENGINES=1 TESTBED_TOOLS=required $(GO) test -count 1 -timeout 30m -v ./scripts/engines
+
 check: lint build
 	@sh scripts/test.sh all
 
@@ -121,6 +130,7 @@ nightly: lint build
 	for p in $(WHOLE); do $(GO) test -timeout 3h $$p -whole || exit 1; done
 	$(SUDO) env TESTBED_PRIVILEGED=1 TESTBED_NIGHTLY=1 $(GO) test -timeout 4h ./emu/runner -run 'Caught|CleanRuns' -whole -v
 	$(SUDO) env TESTBED_PRIVILEGED=1 TESTBED_NIGHTLY=1 $(GO) test -timeout 4h ./emu/runner -run EveryDistortion -every -v
+	$(MAKE) test-engines
 	$(MAKE) fuzz FUZZTIME=60s
 	$(MAKE) test-vm VMFLAGS="-long -timeout 2h -package-timeout 1h"
 

@@ -112,6 +112,7 @@ var arrows = map[string][]string{
 	"scripts/philae":        {},                  // scenario files, and tests of them
 	"scripts/sinbad":        {},                  // the same
 	"scripts/quickstart":    {},                  // scenario files, and tests of them
+	"scripts/engines":       {},                  // tests of a document
 	"scripts/testvm":        {"emu/longtest"},    // runs the tests of others
 }
 

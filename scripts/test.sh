@@ -33,7 +33,7 @@ fi
 export TESTBED_PRIVILEGED=$privileged # which skips are failures: package netnstest
 
 missing=
-for p in tc:iproute2 tshark tcptrace tcpdump iperf3 chromium iptables-legacy:iptables nft:nftables; do
+for p in tc:iproute2 tshark tcptrace tcpdump iperf3 chromium iptables-legacy:iptables nft:nftables parallel; do
 	PATH=$PATH:/usr/sbin:/sbin command -v "${p%:*}" >/dev/null || missing="$missing ${p#*:}"
 done
 [ -z "$missing" ] || echo "$name: tests that need other programs are skipped; not installed:$missing (apt-get install --no-install-recommends$missing)"

@@ -12,6 +12,7 @@ import (
 
 	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/rundir/rundirtest"
 )
 
 const severalTrials = `name: several
@@ -33,20 +34,6 @@ workload:
 arms: {coflow: [fair, sebf], placement: [hdfs]}
 repeat: 4
 `
-
-// tablesOf returns the tables and the summary of a run, without its name.
-func tablesOf(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	out := map[string]string{}
-	for _, name := range report.DataFiles() {
-		b, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
-		out[name] = strings.ReplaceAll(string(b), filepath.Base(dir), "RUN")
-	}
-	return out
-}
 
 func sameTables(t *testing.T, what string, want, got map[string]string) {
 	t.Helper()
@@ -75,7 +62,7 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.run(t, 0, "sim", "scenario.yaml", "--out", "whole")
-	want := tablesOf(t, onlyRun(t, filepath.Join(p.dir, "whole")))
+	want := rundirtest.Tables(t, onlyRun(t, filepath.Join(p.dir, "whole")))
 	killed := filepath.Join(p.dir, "killed")
 	rng := rand.New(rand.NewPCG(1, 7))
 	kept := map[string]time.Time{}
@@ -132,7 +119,7 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 	if kills < 4 || len(kept) == 0 {
 		t.Errorf("it was killed %d times, and %d trials had ended: the test shows nothing", kills, len(kept))
 	}
-	sameTables(t, "killed", want, tablesOf(t, dir))
+	sameTables(t, "killed", want, rundirtest.Tables(t, dir))
 
 	out, _ := p.run(t, 0, "shards", "scenario.yaml", "--count", "4")
 	var parts []string
@@ -146,7 +133,7 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 	}
 	p.run(t, 0, append([]string{"merge", "-o", "merged"}, parts...)...)
 	merged := onlyRun(t, filepath.Join(p.dir, "merged"))
-	sameTables(t, "merged", want, tablesOf(t, merged))
+	sameTables(t, "merged", want, rundirtest.Tables(t, merged))
 
 	// A part that is missing is named, and can be made up for.
 	_, errs := p.run(t, 0, append([]string{"merge", "-o", "lacking"}, parts[1:]...)...)
@@ -155,7 +142,7 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 	}
 	lacking := onlyRun(t, filepath.Join(p.dir, "lacking"))
 	p.run(t, 0, "sim", "--resume", lacking)
-	sameTables(t, "made up for", want, tablesOf(t, lacking))
+	sameTables(t, "made up for", want, rundirtest.Tables(t, lacking))
 }
 
 // Parts of different scenarios are refused, with the keys that differ, and so are trials that were changed.
@@ -202,7 +189,7 @@ func TestSeedOfTheCommandLine(t *testing.T) {
 	in := onlyRun(t, filepath.Join(p.dir, "in"))
 	for _, name := range []string{"stated", "not", "by"} {
 		dir := onlyRun(t, filepath.Join(p.dir, name))
-		sameTables(t, name, tablesOf(t, in), tablesOf(t, dir))
+		sameTables(t, name, rundirtest.Tables(t, in), rundirtest.Tables(t, dir))
 		p.run(t, 0, "replay", dir)
 		p.run(t, 0, "sim", "--resume", dir)
 	}
@@ -312,7 +299,7 @@ func TestSweepGoesOn(t *testing.T) {
 			out[name] = strings.ReplaceAll(string(b), filepath.Base(dir), "RUN")
 		}
 		for _, point := range points {
-			for name, text := range tablesOf(t, filepath.Join(dir, point)) {
+			for name, text := range rundirtest.Tables(t, filepath.Join(dir, point)) {
 				out[point+"/"+name] = strings.ReplaceAll(text, filepath.Base(dir), "RUN")
 			}
 		}
