@@ -517,7 +517,7 @@ func TestFingerprintsOfArms(t *testing.T) {
 		text := strings.Replace(everyItem["coflows and blocks"], "2:1", over, 1)
 		return fingerprint(t, mustArms(t, text+`[{name: x, set: {fabric: {oversubscription: "8:1"}}}]`).OfArm(0))
 	}
-	if arm("2:1") != arm("2:1") || arm("2:1") == arm("3:1") {
+	if two, again := arm("2:1"), arm("2:1"); two != again || two == arm("3:1") {
 		t.Error("the fingerprint of an arm at 8:1 does not depend on the fabric that draws its load of 0.5")
 	}
 }
