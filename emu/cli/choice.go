@@ -27,7 +27,7 @@ type choiceFlags struct {
 func (f *choiceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.resume, "resume", false, "execute the trials that a run lacks: of a run directory, of the newest run of a SCENARIO, which begins if there is none, or of the newest run")
 	addArm(cmd, &f.arms, "several with commas; default: all")
-	cmd.Flags().StringArrayVar(&f.points, "point", nil, "only points of the sweep with this value of a variable: `name=value` (repeatable)")
+	cmd.Flags().StringArrayVar(&f.points, "point", nil, "choose the points of a sweep that have this value: `name=value` (repeatable)")
 	cmd.Flags().StringVar(&f.repeats, "repeats", "", "repeats (only these, counted from 0, such as 3 or 3..5; default: all)")
 	cmd.Flags().StringVar(&f.shard, "shard", "", "only this part of the trials, with all arms of a repeat in one part: `i/n`, such as 1/4")
 }

@@ -162,10 +162,17 @@ func TestMergeRefuses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(a, "fair+hdfs", "1", "asked.json"), []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	was, err := os.ReadFile(filepath.Join(a, rundir.ManifestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{{"merge", "-o", "both", a}, {"sim", "--resume", a}} {
 		if _, errs := p.run(t, 1, args...); !strings.Contains(errs, "fair+hdfs/1/asked.json was changed after the run") {
 			t.Errorf("%s: %s", args[0], errs)
 		}
+	}
+	if is, err := os.ReadFile(filepath.Join(a, rundir.ManifestFile)); err != nil || string(is) != string(was) {
+		t.Errorf("the manifest of the refused run is another (%v)", err)
 	}
 	if _, err := os.Stat(filepath.Join(p.dir, "both")); !os.IsNotExist(err) {
 		t.Errorf("a refused merge left a directory (%v)", err)

@@ -337,7 +337,13 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	if still && b.clock.Until(wake) <= 0 {
 		b.vain++
 	}
-	evs := b.reports.loads(append(b.reports.release(), b.happened()...))
+	evs := b.reports.release()
+	if more := b.happened(); len(evs) == 0 {
+		evs = more
+	} else {
+		evs = append(evs, more...)
+	}
+	evs = b.reports.loads(evs)
 	b.reported = max(b.reported, b.clock.Round())
 	return b.reported, evs, nil
 }

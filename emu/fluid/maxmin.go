@@ -2,6 +2,7 @@ package fluid
 
 import (
 	"math"
+	"slices"
 
 	"testbed/policies/alloc/maxmin"
 )
@@ -120,7 +121,7 @@ func (s *sharing) init(capacity []float64) {
 
 // list and unlist add and remove a class.
 func (s *sharing) list(c *class) {
-	c.at, c.bottleneck, c.weighed, c.round = c.at[:0], none, 0, 0
+	c.at, c.bottleneck, c.weighed, c.round = slices.Grow(c.at[:0], len(c.uses)), none, 0, 0
 	for i, u := range c.uses {
 		on := &s.resources[u.resource].on
 		c.at = append(c.at, place{int32(len(*on)), none})

@@ -375,7 +375,6 @@ func (s *strike) crash(t *testing.T, h topo.HostID, d time.Duration) {
 // A host that crashes in whatever phase an attempt on it is, and returns, costs this attempt and the
 // others on the host. All jobs end, all slots are free again, no task commits twice and nothing is left.
 func TestCrashInEveryPhase(t *testing.T) {
-	t.Parallel()
 	longtest.Skip(t, "runs jobs on packets, 17 s")
 	for _, p := range taskPhases {
 		t.Run(p.name, func(t *testing.T) {
@@ -447,7 +446,6 @@ func TestCrashOfTheOtherEnd(t *testing.T) {
 
 // A job fails if the only replica of its input is on a host that is lost. No other job does.
 func TestCrashOfTheOnlyReplica(t *testing.T) {
-	t.Parallel()
 	longtest.Skip(t, "runs jobs on packets, 4 s")
 	s := newStrike(t, taskPhases[0], 1)
 	s.hit = func(s *strike, _ time.Duration) { s.crash(t, s.from, 1500*time.Millisecond) }
@@ -456,7 +454,6 @@ func TestCrashOfTheOnlyReplica(t *testing.T) {
 
 // A host that returns before the master misses it has lost its attempts too.
 func TestShortCrash(t *testing.T) {
-	t.Parallel()
 	longtest.Skip(t, "runs jobs on packets, 4 s")
 	s := newStrike(t, taskPhases[3], 1, 4)
 	s.hit = func(s *strike, _ time.Duration) { s.crash(t, s.host, strikeDetect/2) }
@@ -487,7 +484,6 @@ func TestKillInEveryPhase(t *testing.T) {
 // Attempts on a host whose reports are lost for a second continue and commit. Meanwhile it gets no new
 // ones.
 func TestSilenceUnderTasks(t *testing.T) {
-	t.Parallel()
 	longtest.Skip(t, "runs jobs on packets, 3 s")
 	s := newStrike(t, taskPhases[0], 1, 4)
 	s.hit = func(s *strike, now time.Duration) {

@@ -105,6 +105,11 @@ func (r *run) open(ctx context.Context, path string) error {
 	if m.Calibration != now.Calibration {
 		return fail(fmt.Errorf("the links were calibrated again (%s; now %s): begin a new run", m.Calibration, now.Calibration))
 	}
+	for _, t := range r.trials() {
+		if err := t.reopen(path, m, changes); err != nil {
+			return fail(err)
+		}
+	}
 	r.path, r.manifest = path, *m
 	r.manifest.State, r.manifest.Error, r.manifest.Partial, r.manifest.Ended = rundir.Running, "", nil, time.Time{}
 	if r.backend == rundir.Packets {
@@ -112,9 +117,9 @@ func (r *run) open(ctx context.Context, path string) error {
 			return fail(err)
 		}
 	}
-	for _, a := range r.arms {
-		for repeat := range a.done {
-			if err := a.trial(repeat, work{}).reopen(changes); err != nil {
+	for _, t := range r.trials() {
+		if t.done[t.repeat] == nil {
+			if err := t.clear(); err != nil {
 				return fail(err)
 			}
 		}
@@ -122,37 +127,43 @@ func (r *run) open(ctx context.Context, path string) error {
 	return r.save()
 }
 
-// reopen reads the figures of a trial if it has ended, and removes what is left of it otherwise.
-func (t *trial) reopen(changes []rundir.Change) error {
-	m, dir := &t.of.manifest, filepath.ToSlash(repeatDir("", t.Name, t.repeat))
+// reopen reads the figures of a trial, if it has ended in the run at a path.
+func (t *trial) reopen(path string, m *Manifest, changes []rundir.Change) error {
+	at, dir := repeatDir(path, t.Name, t.repeat), filepath.ToSlash(repeatDir("", t.Name, t.repeat))
 	key, err := t.key()
 	if err != nil {
 		return err
 	}
 	var of rundir.Trial
-	ended, err := readJSON(t.file(rundir.TrialFile), &of)
-	if err != nil {
+	ended, err := readJSON(filepath.Join(at, rundir.TrialFile), &of)
+	if err != nil || !ended || m.Files[dir+"/"+rundir.TrialFile] == "" {
 		return err
 	}
-	if !ended || m.Files[dir+"/"+rundir.TrialFile] == "" {
-		m.Unseal(dir)
-		for n := range t.s.Spec.Tries {
-			m.Unseal(filepath.ToSlash(filepath.Join(triesDir, dir)) + "." + fmt.Sprint(n+1))
-			err = errors.Join(err, os.RemoveAll(fmt.Sprintf("%s.%d", filepath.Join(t.of.path, triesDir, dir), n+1)))
-		}
-		return errors.Join(err, os.RemoveAll(t.path()))
-	}
 	if i := slices.IndexFunc(changes, func(c rundir.Change) bool { return strings.HasPrefix(c.File, dir+"/") }); i >= 0 {
-		return fmt.Errorf("%s: restore it, or remove the directory %s to execute the trial again", changes[i], t.path())
+		return fmt.Errorf("%s: restore it, or remove the directory %s to execute the trial again", changes[i], at)
 	}
 	if of.Key != key {
 		return fmt.Errorf("trial %s has the key %.12s, and its scenario now %.12s: begin a new run", t.name(), of.Key, key)
 	}
-	rep, err := readFigures(t.file(figuresFile))
+	rep, err := readFigures(filepath.Join(at, figuresFile))
 	if err == nil {
 		t.done[t.repeat] = &rep
 	}
 	return err
+}
+
+// clear removes what is left of a trial that has not ended.
+func (t *trial) clear() error {
+	dirs := []string{repeatDir("", t.Name, t.repeat)}
+	for n := range t.s.Spec.Tries {
+		dirs = append(dirs, fmt.Sprintf("%s.%d", filepath.Join(triesDir, dirs[0]), n+1))
+	}
+	var errs []error
+	for _, dir := range dirs {
+		t.of.manifest.Unseal(filepath.ToSlash(dir))
+		errs = append(errs, os.RemoveAll(filepath.Join(t.of.path, dir)))
+	}
+	return errors.Join(errs...)
 }
 
 // removeRemains removes the testbeds of this run that a kill left.
