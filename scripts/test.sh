@@ -63,19 +63,13 @@ gotestsum() { # gotestsum NAME FLAGS...: the results are in bin/tests-NAME.json;
 	file=bin/tests-$1.json
 	shift
 	$sudo bin/gotestsum --format pkgname --format-icons text --format-hide-empty-pkg --hide-summary=skipped \
-		--jsonfile "$file" -- -shuffle=on -vet=off "$@"
+		--jsonfile "$file" -- -shuffle=on -vet=off "$@" || failed=1
 }
 
-on_packets() { # on_packets NAME FLAGS...: tests of ON_PACKETS
-	TMPDIR="$memory" GOTMPDIR="$memory" gotestsum "$@" -parallel 4 $ON_PACKETS # t.TempDir prefers the latter
-}
-
-# pass race|plain PACKAGES TEST-FLAGS... runs the tests of PACKAGES and ON_PACKETS. Tests on packets that judge no
-# durations, which are those that begin with t.Parallel and, under the race detector, all, run together with those of
-# PACKAGES: they wait most of the time. The others then have the processors, one package at a time.
-together="^($(for d in $ON_PACKETS; do
-	awk '/^\tt\.Parallel\(\)$/ && test { print test } { test = "" } match($0, /^func Test[^(]*/) { test = substr($0, 6, RLENGTH - 5) }' "$d"/*_test.go
-done | paste -sd '|' -))\$"
+# pass race|plain PACKAGES TEST-FLAGS... runs the tests of PACKAGES and ON_PACKETS. Tests that move
+# packets share the processors with them, so their packages are tested one at a time; the others side
+# by side, and first: compiling loads all processors. ON_PACKETS are compiled before their tests,
+# because go test -p 1 compiles on one processor.
 pass() {
 	pass=$1
 	list=$2
@@ -83,15 +77,9 @@ pass() {
 	export CGO_ENABLED=0
 	race=
 	[ "$pass" = plain ] || { race=-race CGO_ENABLED=1; } # which needs C
-	gotestsum "$pass" $race "$@" $list &
-	others=$!
-	if [ "$pass" = race ]; then
-		on_packets race-packets -p 2 $race "$@" || failed=1
-	else
-		on_packets plain-together -p 2 -run "$together" "$@" || failed=1
-	fi
-	wait $others || failed=1
-	[ "$pass" = race ] || on_packets plain-alone -p 1 -skip "$together" "$@" || failed=1
+	gotestsum "$pass" $race "$@" $list
+	$sudo $GO list -test -export $race $ON_PACKETS >/dev/null
+	TMPDIR="$memory" GOTMPDIR="$memory" gotestsum "$pass-packets" -p 1 $race "$@" $ON_PACKETS # t.TempDir prefers the latter
 }
 
 # By default each program under the race detector waits for a second after its main function.

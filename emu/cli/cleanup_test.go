@@ -95,7 +95,6 @@ const insideEnv = "TESTBED_TEST_INSIDE"
 // that are not the default. Parameters are compared outside too, since some are of
 // the whole machine.
 func TestRootIsAsBefore(t *testing.T) {
-	t.Parallel()
 	tooltest.Need(t, "ip", "tc")
 	netnstest.Require(t)
 	if os.Getenv(insideEnv) != "" {
@@ -202,7 +201,6 @@ func (p place) await(t *testing.T, what string, wanted func(dir string) bool) (d
 // A run that was killed may have its locks for some time: ps lists it as left over at once, and gc
 // waits for it.
 func TestCollectAtOnceAfterKill(t *testing.T) {
-	t.Parallel()
 	p := newPlace(t)
 	before := look(t)
 	c := p.command(t, "run", "scenario.yaml")
@@ -268,7 +266,6 @@ func TestOthersCannotHoldLocks(t *testing.T) {
 
 // Ctrl-C in the second arm: the first is reported, and every output states what was cut.
 func TestInterruptSavesWhatEnded(t *testing.T) {
-	t.Parallel()
 	p := newPlace(t)
 	before := look(t)
 	c := p.command(t, "run", "scenario.yaml")

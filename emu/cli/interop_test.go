@@ -200,7 +200,6 @@ func readWhole(t *testing.T, path string, packets int) {
 // The captures of a run, with packets lost in full queues, are to other programs what
 // they are to testbed pcap, and its records of flows too.
 func TestRunAgreesWithOtherTools(t *testing.T) {
-	t.Parallel()
 	longtest.Skip(t, "compares captures of a run with other programs, 5 s")
 	tooltest.Need(t, "tshark", "capinfos", "tcpdump", "tcptrace")
 	p := smallRun(t)
@@ -306,7 +305,6 @@ func until(t *testing.T, what string, f func() bool) {
 // Captures that tcpdump made of iperf3 on a testbed are to testbed pcap what they are
 // to tshark, and iperf3 counted the same bytes and retransmissions.
 func TestForeignCapturesOfIperf3(t *testing.T) {
-	t.Parallel()
 	longtest.Skip(t, "compares captures by other programs, 5 s")
 	tooltest.Need(t, "tshark", "capinfos", "tcpdump", "iperf3")
 	p := upLab(t)

@@ -221,7 +221,6 @@ func smallRun(t *testing.T) ran {
 }
 
 func TestRunPrintsTablesAndLeavesNothing(t *testing.T) {
-	t.Parallel()
 	r := smallRun(t)
 	for _, want := range []string{"Coflow completion time", "Block write time", "fair+hdfs", "sebf+hdfs", "verdict", "Run directory: runs/small-", "arm 2/2"} {
 		if !strings.Contains(r.out, want) {
@@ -306,7 +305,6 @@ func TestKilledRunsAreCollected(t *testing.T) {
 }
 
 func TestInterruptEndsCleanly(t *testing.T) {
-	t.Parallel()
 	p := newPlace(t)
 	before := look(t)
 	c := p.command(t, "run", "scenario.yaml")

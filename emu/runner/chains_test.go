@@ -134,7 +134,6 @@ func TestChains(t *testing.T) {
 }
 
 func TestChainsOnPackets(t *testing.T) {
-	t.Parallel()
 	longtest.Skip(t, "runs jobs on packets, 15 s")
 	s := loadText(t, strings.NewReplacer("JOBS", "2", "GAP", "1500ms").Replace(chains))
 	_, arms := onPackets(t, s)

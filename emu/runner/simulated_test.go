@@ -26,7 +26,6 @@ repeat: 2
 // Arms that are simulated in parallel have the same results as in sequence, and
 // progress is reported from the first to the last.
 func TestArmsAtOnce(t *testing.T) {
-	t.Parallel()
 	s := loadText(t, severalArms)
 	run := func(processors int) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))

@@ -19,7 +19,6 @@ import (
 // Task schedulers satisfy the contract with every variant of their parameters.
 func TestTaskVariants(t *testing.T) {
 	longtest.Computes(t)
-	longtest.Skip(t, "simulates each value of each parameter, 12 s")
 	const clusters = 20 // per variant; the defaults are tested with rapid's number
 	requires := map[string]map[string]any{"skips": {"delay": "skips"}, "io_biasing": {"delay": "time"}, "io_rate": {"delay": "time", "io_biasing": true},
 		"split_per_job": {"split": 3}, "kill_most": {"kill": true}, "t1": {"delay": "time"}, "t2": {"delay": "time"},

@@ -110,7 +110,6 @@ func TestTablesAreThoseOfTheRuns(t *testing.T) {
 // and with each compression.
 func TestParquetIsTheSameAsCSV(t *testing.T) {
 	longtest.Computes(t)
-	longtest.Skip(t, "writes all tables three times, 5 s")
 	runs := two(t)
 	for _, o := range []export.Options{{}, {RowGroup: 10, Compression: "snappy"}, {RowGroup: 1000, Compression: "none"}} {
 		for _, table := range export.Tables() {

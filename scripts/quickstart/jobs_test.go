@@ -18,7 +18,6 @@ import (
 // speed-ups of 30 seeds.
 func TestJobs(t *testing.T) {
 	longtest.Computes(t)
-	longtest.Skip(t, "simulates 30 seeds, 10 s")
 	fair, delay := []float64{}, []float64{}
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

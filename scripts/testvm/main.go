@@ -57,8 +57,7 @@ var skipTests = map[string]string{
 	"emu/cli": "^Test(Scripts|Tutorial|MissingLines|CompareVoidArm|InterruptSavesWhatEnded|InterruptEndsComputing" +
 		"|SecondInterruptEndsAtOnce|Progress.*|GraphOfARun|Pcap.*|TracesOnRequest|InspectSeesLoad|InspectCountsKnownBytes" +
 		"|ErrorsRepeatLittle|EscapesIn.*|NamesOfFilesAreVisible|OutputThatCannotBeWritten|NamedPipesAreRefused)$",
-	"emu/calibration/measure": "^Test(JudgeNoise|Interrupted)$",               // statistics of drawn runs; what is printed
-	"emu/kernel":              "^Test(VerifyIsCheap|OnThreadSparesTheFirst)$", // a duration; threads of the Go runtime
+	"emu/calibration/measure": "^Test(JudgeNoise|Interrupted)$", // statistics of drawn runs; what is printed
 	"emu/deploy":              "^TestCollectBesideRuns$",
 	// What hosts send each other is the same on any kernel.
 	"emu/live": "^Test(StopOfATask|MapReduceOnPackets|RemoteReadOfATask|Pause|DropOfOutputs)$",
@@ -273,8 +272,7 @@ func build(ctx context.Context, s settings, root, work string) ([]run, error) {
 	for _, name := range s.names {
 		name = strings.TrimPrefix(path.Clean(name), "testbed/")
 		r := run{Package: name, Binary: strings.ReplaceAll(name, "/", "-") + ".test", Limit: s.limit}
-		// One at a time: emulated processors are busy with one.
-		r.Args = []string{"-test.v", "-test.parallel=1", "-test.timeout=" + s.limit.String()}
+		r.Args = []string{"-test.v", "-test.timeout=" + s.limit.String()}
 		if !s.long {
 			r.Args = append(r.Args, "-test.short")
 		}

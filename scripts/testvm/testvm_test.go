@@ -265,7 +265,7 @@ func TestSelection(t *testing.T) {
 		name, run string
 		want      []string
 	}{
-		{"hosts/disk", "", nil},
+		{"emu/kernel", "", nil},
 		{"hosts", "", []string{"-test.run=Loopback"}},
 		{"emu/calibration/measure", "", []string{"-test.skip=" + skipTests["emu/calibration/measure"]}},
 		{"emu/cli", "Scripts", []string{"-test.run=Scripts"}},
