@@ -191,7 +191,7 @@ func (x *experiment) beginSweep(path, name string) (err error) {
 
 // finish records the ends of the runs.
 func (x *experiment) finish(why error, interrupted bool) (err error) {
-	for r := range x.all() {
+	for _, r := range slices.Backward(slices.Collect(x.all())) { // a run has the sums of its scaled half
 		if r.path != "" {
 			err = errors.Join(err, r.finish(why, interrupted))
 		}

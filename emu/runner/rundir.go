@@ -166,6 +166,7 @@ func (r *run) finish(err error, interrupted bool) error {
 	if m.State = stateOf(err, interrupted); err != nil {
 		m.Error = err.Error()
 	}
+	m.Unseal(scaledDir) // which an earlier part of the run may have sealed
 	if err := m.Seal(r.path, ""); err != nil {
 		return fmt.Errorf("sums of the run's files: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/results/rundir"
+	"testbed/workloads"
 )
 
 // sameReport checks that a report on a run without captures, from the figures of its trials, is the run's own to the last byte.
@@ -24,6 +25,9 @@ func sameReport(t *testing.T, dir string) {
 		t.Fatalf("%d files, %v", len(list), err)
 	}
 	for _, e := range list {
+		if e.IsDir() { // of the scaled half
+			continue
+		}
 		own, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			t.Error(err)
@@ -134,4 +138,30 @@ repeat: 2
 		t.Errorf("one: not modelled %v, %+v", arms[2].Unmodelled, arms[2].CCT)
 	}
 	sameReport(t, out.Dir)
+}
+
+// A run with a scaled half has the sums of the half's files as they are at its end, also if it was interrupted and goes on.
+func TestSumsOfAScaledHalf(t *testing.T) {
+	s := loadText(t, severalArms)
+	whole, err := Simulate(t.Context(), s, Options{Out: t.TempDir(), Version: "v1", CheckScale: workloads.Factor{Num: 2, Den: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := Simulate(t.Context(), s, Options{Out: t.TempDir(), Version: "v1", CheckScale: workloads.Factor{Num: 2, Den: 1}, Choice: Choice{Repeats: Span{0, 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Resume(t.Context(), part.Dir, rundir.Fluid, Options{Version: "v1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{whole.Dir, again.Dir} {
+		if m, changes, err := rundir.Inspect(dir); err != nil || len(changes) > 0 || m.State != rundir.Complete || m.Partial != nil {
+			t.Errorf("%s: changes %v, %v", dir, changes, err)
+		}
+		sameReport(t, dir)
+	}
+	if d := cmp.Diff(whole.Report.Summary.ScaleCheck.Compared, again.Report.Summary.ScaleCheck.Compared); d != "" {
+		t.Errorf("the check of the scale (-whole +resumed):\n%s", d)
+	}
 }
