@@ -89,7 +89,7 @@ func TestWorkOfEvent(t *testing.T) {
 		racks, classes, resources, allocs int
 	}{
 		{racks: 5, classes: 5, resources: 7, allocs: 14},
-		{racks: 15, classes: 5, resources: 22, allocs: 17},
+		{racks: 15, classes: 5, resources: 22, allocs: 14},
 	} {
 		x := newCrossTraffic(t, tt.racks)
 		x.step() // of all flows

@@ -323,7 +323,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 	}
 	if b.stale {
 		b.share()
-		b.reports.fresh = true
+		b.reports.shared()
 	}
 	still := len(b.finishes)+len(b.tasks.timers)+len(b.landing) == 0 && !b.faults.canProgress()
 	if still && (wake == engine.NextNever || b.vain == mostVain) {

@@ -35,7 +35,7 @@ type reports struct {
 	wiped    []time.Duration // time of the newest loss of the disks, by HostID; -1 for none
 	late     []late          // delayed reports by arrival; those of a host in order of creation
 
-	fresh    bool         // rates have been computed since loads were last reported
+	rates    []units.Rate // loads since the newest computation of rates, by LinkID; nil if they were reported
 	reported []units.Rate // loads last reported, by LinkID
 }
 
@@ -275,18 +275,23 @@ func (x *reports) disk(h topo.HostID) engine.DiskReport {
 	return d
 }
 
-// loads inserts the loads of links up to the current time before the other events, if
-// they have changed and a policy needs them.
+// shared notes the loads of links after a computation of rates, if a policy needs them.
+func (x *reports) shared() {
+	if !x.b.cfg.Needs.OracleLoad {
+		return
+	}
+	x.rates = make([]units.Rate, len(x.b.fabric.Links()))
+	for l := range x.rates {
+		x.rates[l] = units.Rate(math.Round(x.b.shares.loadOf(int32(l))))
+	}
+}
+
+// loads inserts the loads of links up to the current time before the other events, if they have changed.
+// Fluids that end now still count.
 func (x *reports) loads(evs []engine.Event) []engine.Event {
-	if !x.fresh || !x.b.cfg.Needs.OracleLoad {
-		return evs
-	}
-	x.fresh = false
-	rates := make([]units.Rate, len(x.b.fabric.Links()))
-	for l := range rates {
-		rates[l] = units.Rate(math.Round(x.b.shares.loadOf(int32(l))))
-	}
-	if slices.Equal(rates, x.reported) {
+	rates := x.rates
+	x.rates = nil
+	if rates == nil || slices.Equal(rates, x.reported) {
 		return evs
 	}
 	x.reported = rates

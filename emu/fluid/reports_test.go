@@ -167,6 +167,16 @@ func TestLoadsAndRacks(t *testing.T) {
 	}
 }
 
+// Loads are those up to the current time: a flow that ends now is part of them.
+func TestLoadsIncludeEnds(t *testing.T) {
+	f := racks(t, 1, 2, 1)
+	b := fluid.New(f, fluid.Config{Needs: policies.Needs{OracleLoad: true}})
+	do(t, b, start(1, 0, 1, mb, inf))
+	rates := make([]units.Rate, len(f.Links()))
+	rates[f.HostUp(0)], rates[f.HostDown(1)] = units.Gbps, units.Gbps
+	wants(t, b, engine.NextNever, 8*ms, engine.LinkLoads{Rates: rates}, progress(1, 1e6), finished(1))
+}
+
 // Lost reports never arrive. Late reports arrive in order, with the counters of the time
 // of their creation, unless their host crashes before. Other reports are unaffected.
 func TestReportFaults(t *testing.T) {
