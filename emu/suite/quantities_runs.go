@@ -10,6 +10,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/topo/units"
 	"testbed/workloads"
 )
 
@@ -218,8 +219,8 @@ func nodeLocal(runs []*rundir.Run, arm string, f *figure) series {
 	return out
 }
 
-// stageTimes returns the times of the tasks of the chosen jobs in seconds, ascending, by repeat and stage. A task that was
-// rescued by a backup counts from its first launch, not from that of the backup.
+// stageTimes returns the times of the tasks of the chosen jobs in seconds, ascending, by repeat and stage. A task that
+// was rescued by a backup counts from its first launch, not from that of the backup.
 func stageTimes(runs []*rundir.Run, arm string, f *figure) map[int][][]float64 {
 	type task struct {
 		launched, ended time.Duration
@@ -346,12 +347,17 @@ func taskBytes(runs []*rundir.Run, arm string, _ *figure) series {
 
 // crossRack returns what jobs state of bytes between racks, which exists without a record of each flow too.
 func crossRack(runs []*rundir.Run, arm string, f *figure) series {
+	return sumOfJobs(runs, arm, f, func(j *schema.Job) *units.Bytes { return j.CrossRack })
+}
+
+// sumOfJobs returns the sum of what jobs state, by repeat.
+func sumOfJobs(runs []*rundir.Run, arm string, f *figure, of func(*schema.Job) *units.Bytes) series {
 	out := series{}
 	for _, run := range runs {
 		list, _ := f.jobsOf(run, arm)
-		for _, j := range list {
-			if j.CrossRack != nil {
-				out[j.Repeat] += float64(*j.CrossRack)
+		for i := range list {
+			if n := of(list[i]); n != nil {
+				out[list[i].Repeat] += float64(*n)
 			}
 		}
 	}
@@ -359,15 +365,7 @@ func crossRack(runs []*rundir.Run, arm string, f *figure) series {
 }
 
 func perInput(runs []*rundir.Run, arm string, f *figure) series {
-	input := series{}
-	for _, run := range runs {
-		list, _ := f.jobsOf(run, arm)
-		for _, j := range list {
-			if j.Input != nil {
-				input[j.Repeat] += float64(*j.Input)
-			}
-		}
-	}
+	input := sumOfJobs(runs, arm, f, func(j *schema.Job) *units.Bytes { return j.Input })
 	out := crossRack(runs, arm, f)
 	for repeat := range out {
 		out[repeat] /= input[repeat]

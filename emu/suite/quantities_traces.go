@@ -71,8 +71,8 @@ func sizeError(_ *traced, r *comparison.Run, f *figure) (float64, error) {
 // ofPolicy is the function of a quantity of traces, quantity.trace.
 type ofPolicy = func(*traced, *comparison.Run, *figure) (float64, error)
 
-// learning returns a statistic of shares of coflows, which depend on when a coflow has learned its size, and on the bytes
-// that it has sent by then. Under policies with pilot flows, coflows without them have nothing to learn.
+// learning returns a statistic of shares of coflows, which depend on when a coflow has learned its size, and on the
+// bytes that it has sent by then. Under policies with pilot flows, coflows without them have nothing to learn.
 func learning(share func(*flowsim.Coflow, time.Duration, units.Bytes) float64) ofPolicy {
 	return func(_ *traced, r *comparison.Run, f *figure) (float64, error) {
 		sampled := slices.ContainsFunc(r.Coflows, func(c flowsim.Coflow) bool { return c.Pilots > 0 })

@@ -51,8 +51,8 @@ type Input struct {
 type Arm struct {
 	Name    string
 	Repeats []Repeat
-	// Unmodelled are the keys of the scenario in which alone the arm differs from the baseline, where the fluid model knows
-	// none of them: there are no speed-ups then.
+	// Unmodelled are the keys of the scenario in which alone the arm differs from the baseline, where the fluid model
+	// knows none of them: there are no speed-ups then.
 	Unmodelled []string
 }
 

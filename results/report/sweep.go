@@ -32,7 +32,8 @@ type SweepPoint struct {
 	Summary *Summary  `json:"summary"`
 }
 
-// Files of a sweep besides the directories of its points. SweepCSV has the columns of Report.HeadlineCSV after those of the variables.
+// Files of a sweep besides the directories of its points. SweepCSV has the columns of Report.HeadlineCSV after those of
+// the variables.
 const (
 	SweepCSV      = "sweep.csv"
 	SweepSummary  = "sweep-summary.json"
@@ -176,15 +177,16 @@ var sweepPage = template.Must(template.New("sweep").Parse(`<!DOCTYPE html>
 
 // Write writes the files of a sweep that has points.
 func (s *Sweep) Write(dir string) error {
-	for _, file := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{{SweepCSV, s.CSV}, {SweepMarkdown, s.Markdown}, {PageFile, func(w io.Writer) error { return sweepPage.Execute(w, s) }}, {SweepSummary, func(w io.Writer) error {
+	page := func(w io.Writer) error { return sweepPage.Execute(w, s) }
+	summary := func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(s)
-	}}} {
-		if err := safefile.Write(filepath.Join(dir, file.name), file.write); err != nil {
+	}
+	for name, write := range map[string]func(io.Writer) error{
+		SweepCSV: s.CSV, SweepMarkdown: s.Markdown, PageFile: page, SweepSummary: summary,
+	} {
+		if err := safefile.Write(filepath.Join(dir, name), write); err != nil {
 			return err
 		}
 	}

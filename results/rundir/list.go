@@ -70,7 +70,8 @@ func List(dir string) ([]Entry, error) {
 	return out, nil
 }
 
-// Newest returns the newest directory of a run or sweep in a directory, of a workload fingerprint and a backend; "" if there is none.
+// Newest returns the newest directory of a run or sweep in a directory, of a workload fingerprint and a backend; "" if
+// there is none.
 func Newest(dir, workload, backend string) (string, error) {
 	found, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

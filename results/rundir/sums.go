@@ -101,8 +101,8 @@ func (m *Manifest) Save(dir string) error {
 	return safefile.WriteData(name, data)
 }
 
-// Seal adds the sums of all files at and below a directory of the run, "" for all of the run, that have none yet. The files must
-// be complete.
+// Seal adds the sums of all files at and below a directory of the run, "" for all of the run, that have none yet. The
+// files must be complete.
 func (m *Manifest) Seal(dir, under string) error {
 	files, err := filesIn(dir)
 	if err != nil {

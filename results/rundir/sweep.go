@@ -11,8 +11,8 @@ import (
 	"testbed/results/safefile"
 )
 
-// SweepFile is the file of a directory that holds the runs of the points of a sweep, each in a directory with the name of the
-// point.
+// SweepFile is the file of a directory that holds the runs of the points of a sweep, each in a directory with the name
+// of the point.
 const SweepFile = "sweep.json"
 
 // Sweep describes a directory of a sweep.

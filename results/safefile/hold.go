@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold makes the caller the only holder of a directory until the file that it returns is closed, or the process ends. It does
-// not wait for another holder.
+// Hold makes the caller the only holder of a directory until the file that it returns is closed, or the process ends.
+// It does not wait for another holder.
 func Hold(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
