@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"testbed/results/flows"
@@ -37,25 +35,22 @@ func Loads(ctx context.Context, dir, arm string, repeat int) (*LinkLoad, error) 
 	if err != nil {
 		return nil, fmt.Errorf("loads: %w", err)
 	}
-	if arm == "" && len(m.Arms) > 0 {
-		arm = m.Arms[0]
+	r, err := newRun(s, Options{}, m.Backend)
+	if err != nil {
+		return nil, fmt.Errorf("loads of %s: %w", dir, err)
 	}
-	if !slices.Contains(m.Arms, arm) {
-		return nil, fmt.Errorf("loads of %s: unknown arm %q (available: %s)", dir, arm, strings.Join(m.Arms, ", "))
+	arms, err := r.chosen(ReplayOptions{Arm: arm, Repeat: repeat})
+	if err != nil {
+		return nil, fmt.Errorf("loads of %s: %w", dir, err)
 	}
-	if repeat < 0 || repeat >= m.Repeats {
-		return nil, fmt.Errorf("loads of %s: no repeat %d: expected 0 to %d", dir, repeat, m.Repeats-1)
-	}
+	arm = arms[0].Name
 	captures := filepath.Join(repeatDir(dir, arm, repeat), capturesDir)
 	for _, c := range changes {
 		if filepath.Dir(filepath.Join(dir, c.File)) == captures {
 			return nil, fmt.Errorf("loads of %s: %s: restore it", dir, c)
 		}
 	}
-	f, err := s.Shape().Build()
-	if err != nil {
-		return nil, err
-	}
+	f := arms[0].fabric
 	res, err := flows.Reduce(ctx, captures, flows.Options{})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("loads of %s: arm %s, repeat %d has no captures (a simulation has none): %w", dir, arm, repeat, err)

@@ -149,6 +149,7 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 	var packets []float64 // captured in a repeat, by arm
 	var records []flows.Records
 	var need kernel.Resources
+	var share float64
 	for i, a := range r.arms {
 		var note string
 		if a.burst, note, err = Buckets(a.s, a.fabric, r.o.Calibration); err != nil {
@@ -157,10 +158,11 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 		if !strings.Contains(out.Calibration, note) {
 			out.Calibration = strings.TrimPrefix(out.Calibration+"; "+note, "; ")
 		}
+		var capacity *calibration.Capacity
 		cost := PacketCost
 		if c := r.o.Calibration; c != nil {
 			if x, ok := c.At(a.fabric.Shape().MTU); ok {
-				out.Capacity, cost = &x, x.Cost
+				capacity, cost = &x, x.Cost
 			}
 		}
 		links, err := a.s.CapturedLinks(a.fabric)
@@ -181,8 +183,11 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 		l := carried.load(lastEnd(rec), cost)
 		packets = append(packets, carried.captured(a.fabric, links))
 		l.Arm, l.Share = a.Name, l.CPU
-		if c := out.Capacity; c != nil && !c.Bounded {
-			l.Share = l.PeakPackets / c.Packets
+		if capacity != nil && !capacity.Bounded {
+			l.Share = l.PeakPackets / capacity.Packets
+		}
+		if capacity != nil && (out.Capacity == nil || l.Share > share) { // of the arm that loads the machine most
+			out.Capacity, share = capacity, l.Share
 		}
 		a.predicted, records, out.Load = &rec, append(records, rec), append(out.Load, l)
 		out.Duration += l.Duration * time.Duration(r.s.Spec.Repeat)

@@ -86,10 +86,10 @@ func (r *run) describe(ctx context.Context) error {
 	return nil
 }
 
-// begin makes the run directory, or opens that of a run that goes on.
+// begin makes the run directory, or goes on with that which look has found.
 func (r *run) begin(ctx context.Context, path string) error {
-	if _, err := os.Stat(path); r.o.resume != "" && err == nil { // a kill may have come before that of the scaled half
-		return r.open(ctx, path)
+	if r.found != nil {
+		return r.goOn(ctx, path)
 	}
 	return r.create(path)
 }
@@ -112,7 +112,22 @@ func (r *run) create(path string) error {
 	if err := writeInput(r.path, r.s); err != nil {
 		return err
 	}
-	return safefile.WriteData(filepath.Join(r.path, "plan.txt"), []byte(r.arms[0].plan(0).Text()))
+	first := r.arms[0].plan(0).Text()
+	plans := map[string]string{r.path: first}
+	for _, a := range r.arms[1:] {
+		if len(a.Set) == 0 {
+			continue
+		}
+		if text := a.plan(0).Text(); text != first {
+			plans[filepath.Dir(repeatDir(r.path, a.Name, 0))] = text
+		}
+	}
+	for dir, text := range plans {
+		if err := errors.Join(safefile.MkdirAll(dir), safefile.WriteData(filepath.Join(dir, "plan.txt"), []byte(text))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeInput writes the scenario and its traces.
@@ -145,11 +160,11 @@ func linkLatest(out, name string) error {
 
 func (r *run) save() error { return r.manifest.Save(r.path) }
 
-// ended keeps a trial that has ended: its figures in memory, and the sums of its files in the manifest.
-func (r *run) ended(t *trial, rep report.Repeat) error {
+// keep keeps a trial that has ended: its figures in memory, and the sums of its files in the manifest.
+func (r *run) keep(t *trial, rep report.Repeat) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.manifest.Seal(r.path, filepath.ToSlash(repeatDir("", t.Name, t.repeat))); err != nil {
+	if err := r.manifest.Seal(r.path, t.in()); err != nil {
 		return fmt.Errorf("sums of the run's files: %w", err)
 	}
 	t.done[t.repeat] = &rep

@@ -6,7 +6,7 @@
 //
 //	scenario.yaml, traces/   complete input of the run, which can be run again
 //	manifest.json            time, machine and limits of the run, SHA-256 sums of all other files (Manifest)
-//	plan.txt                 construction of the fabric, as ip and tc commands
+//	plan.txt                 construction of the fabric, as ip and tc commands; <arm>/plan.txt of an arm with another one
 //	<arm>/<repeat>/          a trial; repeats count from 0
 //	    captures/<host>.pcapng.zst   packets on the interfaces of the host
 //	    captures/<switch>.pcapng.zst packets that left the switch on the links of capture.links
@@ -169,10 +169,10 @@ func (t *trial) execute(ctx context.Context, p Progress, progressed func(Progres
 		return err
 	}
 	m := &t.of.manifest
-	of := rundir.Trial{Arm: t.Name, Repeat: t.repeat, Seed: t.seed(), Tool: m.Tool, Machine: calibration.MachineID(), Kernel: m.Kernel, CPUs: m.CPUs, Calibration: m.Calibration,
-		Verdict: &rep.Verdict.Level, Run: m.Run, Began: begun, Ended: begun.Add(time.Since(begun))}
-	if t.of.backend == rundir.Fluid { // equal simulations leave equal files
-		of = rundir.Trial{Arm: of.Arm, Repeat: of.Repeat, Seed: of.Seed, Tool: of.Tool}
+	of := rundir.Trial{Arm: t.Name, Repeat: t.repeat, Seed: t.seed(), Tool: m.Tool}
+	if t.of.backend == rundir.Packets { // equal simulations leave equal files
+		of.Verdict, of.Run, of.Machine, of.Kernel, of.CPUs = &rep.Verdict.Level, m.Run, calibration.MachineID(), m.Kernel, m.CPUs
+		of.Calibration, of.Began, of.Ended = m.Calibration, begun, begun.Add(time.Since(begun))
 	}
 	if of.Key, err = t.key(); err != nil {
 		return err
@@ -180,7 +180,7 @@ func (t *trial) execute(ctx context.Context, p Progress, progressed func(Progres
 	if err := errors.Join(writeFigures(t.file(figuresFile), rep), writeJSON(t.file(rundir.TrialFile), of)); err != nil {
 		return err
 	}
-	return t.of.ended(t, rep)
+	return t.of.keep(t, rep)
 }
 
 // measured runs a trial on packets, and repeats it while its verdict is not pass, as the scenario says.

@@ -12,10 +12,13 @@ import (
 )
 
 // notModelled are keys that change nothing on the fluid model, each with all keys below it.
-var notModelled = []string{"fabric.congestion_control", "fabric.queue", "fabric.red", "fabric.link_model", "fabric.short_flow", "setup", "disk.throttle", "disk.dir",
-	"capture", "limits", "tries"}
+var notModelled = []string{
+	"fabric.congestion_control", "fabric.queue", "fabric.red", "fabric.link_model", "fabric.short_flow",
+	"setup", "disk.throttle", "disk.dir", "capture", "limits", "tries",
+}
 
-// unmodelled returns the keys in which a simulated arm differs from the baseline, if the fluid model knows none of them.
+// unmodelled returns the keys in which a simulated arm differs from the baseline, if the fluid model knows none of
+// them.
 func (a *arm) unmodelled() (keys []string) {
 	base := a.of.arms[0]
 	if a.of.backend != rundir.Fluid || !reflect.DeepEqual(a.Policies, base.Policies) {

@@ -38,8 +38,9 @@ type run struct {
 	last    verdict.Level // of the latest trial
 	half    *run          // the same at a smaller scale; nil without a check of the scale
 
-	path     string   // "" before the directory exists
-	held     *os.File // its lock
+	path     string    // "" before the directory exists
+	held     *os.File  // its lock
+	found    *Manifest // of the run that goes on; nil for a new one
 	manifest Manifest
 
 	mu    sync.Mutex // of what follows and, while trials run, of the manifest and arm.done

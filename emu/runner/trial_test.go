@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/kernel/netnstest"
 	"testbed/results/rundir"
+	"testbed/topo/units"
 	"testbed/workloads"
 )
 
@@ -99,6 +102,11 @@ repeat: 2
 	if mean["one"] >= mean["two"] || mean["slow"] <= 2*mean["two"] {
 		t.Errorf("write times %v: want less at 1:1, and more than twice as much on a tenth of the disk", mean)
 	}
+	for name, has := range map[string]bool{"two": false, "one": true, "slow": false} {
+		if _, err := os.Stat(filepath.Join(out.Dir, name, "plan.txt")); (err == nil) != has {
+			t.Errorf("%s has a plan of its own: %v, want %v", name, err, has)
+		}
+	}
 	sameReport(t, out.Dir)
 	got, err := Replay(t.Context(), out.Dir, ReplayOptions{Repeat: AllRepeats, Version: "v1"})
 	if err != nil || len(got.Repeats) != 6 {
@@ -134,6 +142,14 @@ repeat: 2
 	if d := cmp.Diff([]string{"fabric.congestion_control", "fabric.queue"}, arms[1].Unmodelled); d != "" || arms[1].CCT.Speedup != nil || arms[1].CCT.Paired != nil {
 		t.Errorf("reno: %s%+v", d, arms[1].CCT)
 	}
+	compared, err := Compare([]string{out.Dir}, CompareOptions{Version: "v1"})
+	if err != nil || compared.Void() || len(compared.Comparisons) != 2 {
+		t.Fatalf("%+v, %v", compared, err)
+	}
+	why := compared.Comparisons[0].Refused
+	if want := "does not model fabric.congestion_control and fabric.queue"; !strings.Contains(why, want) || compared.Comparisons[1].Refused != "" {
+		t.Errorf("compare refuses with %q and %q, want %q and nothing", why, compared.Comparisons[1].Refused, want)
+	}
 	if arms[2].Unmodelled != nil || arms[2].CCT.Speedup == nil {
 		t.Errorf("one: not modelled %v, %+v", arms[2].Unmodelled, arms[2].CCT)
 	}
@@ -163,5 +179,71 @@ func TestSumsOfAScaledHalf(t *testing.T) {
 	}
 	if d := cmp.Diff(whole.Report.Summary.ScaleCheck.Compared, again.Report.Summary.ScaleCheck.Compared); d != "" {
 		t.Errorf("the check of the scale (-whole +resumed):\n%s", d)
+	}
+}
+
+// Loads of an arm with its own fabric are relative to that fabric's links.
+func TestLoadsOfAnArmWithItsOwnFabric(t *testing.T) {
+	netnstest.Require(t)
+	out, err := Execute(t.Context(), loadText(t, `
+name: loads
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 2, host_link: 20Mbps, oversubscription: "1:1", queue: 20ms}
+workload: [{kind: trace, path: trace.txt, mb: MB}]
+arms:
+  - {name: one}
+  - {name: four, set: {fabric: {oversubscription: "4:1"}}}
+`, "1 0 1 1 1 2:0.5"), options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for arm, want := range map[string]units.Rate{"one": 40 * units.Mbps, "four": 10 * units.Mbps} {
+		l, err := Loads(t.Context(), out.Dir, arm, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		up := l.Fabric.LeafUp(1, 0)
+		if got := l.Fabric.Link(up).Rate; got != want || l.Links[up] < 0.3 || l.Links[up] > 1.1 {
+			t.Errorf("%s: uplink of %v, load %.2f, want %v and a load below 1", arm, got, l.Links[up], want)
+		}
+	}
+}
+
+// The key of a trial is of its arm, repeat and backend, and not of the other arms or of the number of repeats.
+func TestKeysOfTrials(t *testing.T) {
+	const text = `
+name: keys
+fabric: {leaves: 2, spines: 1, hosts_per_leaf: 2, host_link: 20Mbps, queue: 20ms}
+workload: [{kind: trace, path: trace.txt, mb: MB}]
+arms: [{name: a}, {name: b, set: {fabric: {queue: 5ms}}}]
+`
+	keys := func(text, backend string) (all []string) {
+		r, err := newRun(loadText(t, text, "1 0 1 0 1 2:0.5"), Options{}, backend)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tr := range r.trials() {
+			key, err := tr.key()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, key)
+		}
+		return all
+	}
+	two := keys(text+"repeat: 2\n", rundir.Fluid)
+	for i, key := range keys(text+"repeat: 5\n", rundir.Fluid)[:4] {
+		if key != two[i] {
+			t.Errorf("trial %d has another key with five repeats than with two", i)
+		}
+	}
+	if more := keys(strings.Replace(text, "}}}]", "}}}, {name: c, coflow: sebf}]", 1), rundir.Fluid); more[0] != two[0] || more[1] != two[1] {
+		t.Error("a third arm changes the keys of two")
+	}
+	distinct := map[string]bool{}
+	for _, key := range append(two, keys(text, rundir.Packets)...) {
+		distinct[key] = true
+	}
+	if len(distinct) != 6 {
+		t.Errorf("%d keys of six trials", len(distinct))
 	}
 }

@@ -28,7 +28,8 @@ func (s *Scenario) Scaled(by workloads.Factor) (*Scenario, error) {
 		return nil, fmt.Errorf("scale scenario %s by %v: the factor must be above 1, such as 2", s.Spec.Name, by)
 	}
 	if len(s.points) > 0 {
-		return nil, fmt.Errorf("scale scenario %s: it has a sweep of %d points: scale one of them", s.Spec.Name, len(s.points))
+		return nil, fmt.Errorf("scale scenario %s: it has a sweep of %d points: scale one of them",
+			s.Spec.Name, len(s.points))
 	}
 	if s.base != nil {
 		base, err := s.base.Scaled(by)

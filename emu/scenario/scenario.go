@@ -486,8 +486,8 @@ func (s *Scenario) Resolved() ([]byte, error) {
 }
 
 // Fingerprint returns a SHA-256, in hex, of the scenario's resolved values and the bytes
-// of its traces, independent of their paths; of a scenario that OfArm returns, also of its Base. Scenarios that differ only in comments, order
-// of keys or use of variables have the same fingerprint.
+// of its traces, independent of their paths; of a scenario that OfArm returns, also of its Base. Scenarios that differ
+// only in comments, order of keys or use of variables have the same fingerprint.
 func (s *Scenario) Fingerprint() (string, error) {
 	if len(s.points) > 0 {
 		return s.fingerprintOfPoints()
@@ -500,7 +500,7 @@ func (s *Scenario) Fingerprint() (string, error) {
 	}
 	if s.base != nil { // the workload of an arm depends on the scenario without its changes
 		base := *s.base
-		base.Spec.Arms = nil
+		base.Spec.Arms, base.Spec.Repeat = nil, 0
 		of, err := base.Fingerprint()
 		if err != nil {
 			return "", err

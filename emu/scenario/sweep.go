@@ -314,7 +314,8 @@ func (s *Scenario) Choose(values map[string]string) ([]Point, error) {
 			hint := cmp.Or(didYouMean(name, names), ": expected "+strings.Join(names, ", "))
 			return nil, fmt.Errorf("point %s=%s: %s is not swept%s", name, clip(values[name]), name, hint)
 		case len(have) == 0:
-			return nil, fmt.Errorf("point %s=%s: no such value: expected %s", name, clip(values[name]), strings.Join(known, ", "))
+			return nil, fmt.Errorf("point %s=%s: no such value: expected %s",
+				name, clip(values[name]), strings.Join(known, ", "))
 		}
 		points = have
 	}
@@ -374,7 +375,8 @@ func (s *substituter) pointSource(root *yaml.Node) ([]byte, error) {
 // variable stays in Source.
 func sweptName(name string) (string, error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
-		return "", fmt.Errorf("%s: a path with a swept variable must be below the directory of the scenario file", clip(name))
+		return "", fmt.Errorf("%s: a path with a swept variable must be below the directory of the scenario file",
+			clip(name))
 	}
 	return path.Clean(filepath.ToSlash(name)), nil
 }

@@ -158,6 +158,9 @@ type Arm struct {
 	// nothing was placed. Frames reports whether it counts frames instead of payload.
 	CrossRack *metrics.CrossRack
 	Frames    bool
+	// Unmodelled are the keys in which alone the arm differs from the baseline of its run, if the fluid model knows
+	// none.
+	Unmodelled []string
 }
 
 // Label returns the arm's name, with its run if there are several.
@@ -237,7 +240,7 @@ type Side struct {
 type Comparison struct {
 	Base Side `json:"base"`
 	Arm  Side `json:"arm"`
-	// Refused is the reason why there are no figures: an arm is void.
+	// Refused is the reason why there are no figures: an arm is void, or differs in what the fluid model does not know.
 	Refused string `json:"refused,omitempty"`
 	// NotLikeForLike lists reasons why the arms are not comparable like for like: one
 	// transfers clearly more bytes between racks.
@@ -317,6 +320,9 @@ func New(in Input) (*Result, error) {
 				c.Refused = fmt.Sprintf("%s is void: fidelity checks failed", a.Label())
 			}
 		}
+		if keys := p.Arm.Unmodelled; len(keys) > 0 && c.Refused == "" && p.Arm.Run == p.Base.Run {
+			c.Refused = fmt.Sprintf("the fluid model does not model %s: run both on packets", strings.Join(keys, " and "))
+		}
 		if b, a := p.Base, p.Arm; c.Refused == "" && a.CrossRack != nil && b.CrossRack != nil && a.Frames == b.Frames {
 			c.NotLikeForLike = a.CrossRack.Unlike(*b.CrossRack, metrics.DefaultAlike)
 		}
@@ -343,7 +349,9 @@ func side(a Arm) Side { return Side{Run: a.Run, Arm: a.Name, Verdict: a.verdict(
 
 // Void reports whether an arm of the comparison is void.
 func (r *Result) Void() bool {
-	return slices.ContainsFunc(r.Comparisons, func(c Comparison) bool { return c.Refused != "" })
+	return slices.ContainsFunc(r.Comparisons, func(c Comparison) bool {
+		return c.pairing.Base.Level == verdict.Void || c.pairing.Arm.Level == verdict.Void
+	})
 }
 
 // figure returns the comparison of one metric, nil if neither arm has an item.

@@ -42,7 +42,8 @@ func ParseGate(text string) (Gate, error) {
 	var parts []string
 	rest := text
 	fail := func(expected string) (Gate, error) {
-		return Gate{}, fmt.Errorf("%q, column %d: expected %s (a gate is such as \"cct > 3%%\")", text, len(text)-len(rest)+1, expected)
+		return Gate{}, fmt.Errorf("%q, column %d: expected %s (a gate is such as \"cct > 3%%\")",
+			text, len(text)-len(rest)+1, expected)
 	}
 	for i, p := range gateParts {
 		rest = strings.TrimLeft(rest, " ")
