@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"testbed/emu/runner"
-	"testbed/emu/scenario"
 	"testbed/results/rundir"
 	"testbed/topo/words"
 )
@@ -20,29 +19,23 @@ import (
 type choiceFlags struct {
 	resume         bool
 	arms           string
-	points         []string
 	repeats, shard string
 }
 
 func (f *choiceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.resume, "resume", false, "execute the trials that a run lacks: of a run directory, of the newest run of a SCENARIO, which begins if there is none, or of the newest run")
 	addArm(cmd, &f.arms, "several with commas; default: all")
-	cmd.Flags().StringArrayVar(&f.points, "point", nil, "choose the points of a sweep that have this value: `name=value` (repeatable)")
 	cmd.Flags().StringVar(&f.repeats, "repeats", "", "repeats (only these, counted from 0, such as 3 or 3..5; default: all)")
 	cmd.Flags().StringVar(&f.shard, "shard", "", "only this part of the trials, with all arms of a repeat in one part: `i/n`, such as 1/4")
 }
 
 // choice returns the choice of trials.
-func (f *choiceFlags) choice() (c runner.Choice, err error) {
+func (f *choiceFlags) choice(of *scenarioFlags) (c runner.Choice, err error) {
+	if c.Points, err = assignments("--point", of.point); err != nil {
+		return c, err
+	}
 	if f.arms != "" {
 		c.Arms = strings.Split(f.arms, ",")
-	}
-	for _, p := range f.points {
-		name, value, ok := strings.Cut(p, "=")
-		if !ok || name == "" {
-			return c, usageError{fmt.Errorf("--point %q: must be name=value", p)}
-		}
-		c.Points = append(c.Points, scenario.Assignment{Name: name, Value: value})
 	}
 	if f.repeats != "" {
 		if c.Repeats, err = runner.ParseRepeats(f.repeats); err != nil {

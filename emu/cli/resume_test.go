@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
@@ -42,6 +44,24 @@ func sameTables(t *testing.T, what string, want, got map[string]string) {
 			t.Errorf("%s: %s is another", what, name)
 		}
 	}
+}
+
+// manifests returns the manifests of a sweep.
+func manifests(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*", rundir.ManifestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, name := range append(found, filepath.Join(dir, rundir.SweepFile)) {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = string(b)
+	}
+	return out
 }
 
 // onlyRun returns the one run directory in a directory.
@@ -351,7 +371,19 @@ func TestSweepGoesOn(t *testing.T) {
 	sameTables(t, "merged", want, tables(only("merged")))
 	p.run(t, 0, "report", only("merged"), "-o", "again")
 	sameTables(t, "reported again", map[string]string{report.SweepCSV: want[report.SweepCSV]}, map[string]string{report.SweepCSV: tables(only("merged"))[report.SweepCSV]})
-	if out, _ := p.run(t, 0, "runs", "whole"); !strings.Contains(out, "fluid model, 3 points") {
+	// A point that cannot go on keeps all points as they are.
+	changed := only("whole")
+	if err := os.WriteFile(filepath.Join(changed, points[2], "sebf+hdfs", "3", "asked.json"), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := manifests(t, changed)
+	if _, errs := p.run(t, 1, "sim", "--resume", changed); !strings.Contains(errs, "asked.json was changed after the run") {
+		t.Errorf("resume of a changed sweep: %s", errs)
+	}
+	if d := cmp.Diff(before, manifests(t, changed)); d != "" {
+		t.Errorf("a refused call changed the sweep (-before +after):\n%s", d)
+	}
+	if out, _ := p.run(t, 0, "runs", "whole"); !strings.Contains(out, "fluid model, 3 points, changed") {
 		t.Errorf("runs:\n%s", out)
 	}
 	out, _ = p.run(t, 0, "plan", "scenario.yaml", "--json")
@@ -363,8 +395,8 @@ func TestSweepGoesOn(t *testing.T) {
 		t.Errorf("plan: %v\n%s", err, out)
 	}
 	for args, want := range map[string]string{
-		"--point over=2:1": "no point with over=2:1 (available: 1:1, 3:1)",
-		"--point x=1":      `no swept variable "x" (available: over, load)`,
+		"--point over=2:1": "point over=2:1: no such value: expected 1:1, 3:1",
+		"--point x=1":      "x is not swept: expected over, load",
 		"--check-scale=2":  "it has a sweep",
 	} {
 		c := p.command(t, append([]string{"sim", "scenario.yaml"}, strings.Fields(args)...)...)

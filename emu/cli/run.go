@@ -52,7 +52,7 @@ func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 	return scenario.Load(path, o)
 }
 
-// addPoint adds the flag of verbs that read one point of a scenario, or that list points.
+// addPoint adds the flag that chooses points.
 func (f *scenarioFlags) addPoint(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.point, "point", nil, "choose the points of a sweep that have this value: `name=value` (repeatable)")
 }
@@ -83,7 +83,8 @@ func (f *scenarioFlags) one(path string) (*scenario.Scenario, error) {
 	for _, v := range points[0].Values {
 		choose = append(choose, "--point "+v.Name+"="+v.Value)
 	}
-	return nil, usageError{fmt.Errorf("%s: a sweep of %d points: choose one, such as %s", path, len(points), strings.Join(choose, " "))}
+	return nil, usageError{fmt.Errorf("%s: a sweep of %d points: choose one, such as %s",
+		path, len(points), strings.Join(choose, " "))}
 }
 
 // assignments returns those of a flag.
@@ -161,6 +162,7 @@ Exit code 3 means that the verdict of an arm is void.`,
 	}
 	f.add(cmd)
 	scale.add(cmd)
+	f.addPoint(cmd)
 	choice.add(cmd)
 	form.add(cmd, "arm and metric")
 	store.add(cmd)
@@ -217,6 +219,7 @@ not measurements.`,
 	}
 	f.add(cmd)
 	scale.add(cmd)
+	f.addPoint(cmd)
 	choice.add(cmd)
 	form.add(cmd, "arm and metric")
 	addOut(cmd, &out)
@@ -224,13 +227,14 @@ not measurements.`,
 }
 
 // execute runs a scenario, or goes on with a run. complete adds the options of the backend.
-func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, choice *choiceFlags, form *forms, args []string, out, backend string, complete func(*runner.Options) error) error {
+func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, choice *choiceFlags, form *forms, args []string,
+	out, backend string, complete func(*runner.Options) error) error {
 	if err := form.check(a); err != nil {
 		return err
 	}
 	o := runner.Options{Out: out, StateRoot: a.state, Version: version, Warn: func(text string) { fmt.Fprintln(a.stderr, "warning:", text) }}
 	var err error
-	if o.Choice, err = choice.choice(); err != nil {
+	if o.Choice, err = choice.choice(f); err != nil {
 		return err
 	}
 	var how func() (*runner.Outcome, error)
@@ -251,7 +255,10 @@ func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, c
 			return err
 		}
 		notes = s.MBNotes()
-		run := map[string]func(context.Context, *scenario.Scenario, runner.Options) (*runner.Outcome, error){rundir.Packets: runner.Execute, rundir.Fluid: runner.Simulate}[backend]
+		run := runner.Execute
+		if backend == rundir.Fluid {
+			run = runner.Simulate
+		}
 		how = func() (*runner.Outcome, error) { return run(ctx, s, o) }
 	}
 	if err := errors.Join(a.effects(), complete(&o)); err != nil {

@@ -95,7 +95,7 @@ func reportSweep(ctx context.Context, dir string, sweep *rundir.Sweep, o ReportO
 		for _, c := range of.Changes {
 			out.Changes = append(out.Changes, rundir.Change{File: p.Name() + "/" + c.File, What: c.What})
 		}
-		out.Sweep.Points = append(out.Sweep.Points, report.SweepPoint{Dir: p.Name(), Values: valuesOf(p), Report: of.Report, Summary: &of.Report.Summary})
+		out.Sweep.Points = append(out.Sweep.Points, pointOf(p, of.Report))
 	}
 	if len(out.Sweep.Points) == 0 {
 		return nil, fmt.Errorf("report: no trial has ended in %s", dir)
@@ -163,7 +163,8 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 		return nil, fmt.Errorf("report: %w", err)
 	}
 	if len(repeats) == 0 {
-		return nil, fmt.Errorf("report: no trial has ended in %s: neither captures nor %s are below it", dir, rundir.TrialFile)
+		return nil, fmt.Errorf("report: no trial has ended in %s: neither captures nor %s are below it",
+			dir, rundir.TrialFile)
 	}
 	p := &progress{report: progressed, now: Progress{Arm: 1, Arms: 1, Repeat: 1, Repeats: 1, Name: filepath.Base(dir), Phase: PhaseReport}}
 	var captures []string
@@ -284,8 +285,8 @@ func (x *again) sums() rundir.Sums {
 	return x.manifest.Files
 }
 
-// figures returns the figures of a trial without captures: those that it computed when it ran, if it is a simulation or did not
-// keep its captures, and none if its files were lost. ended is false if it had not ended.
+// figures returns the figures of a trial without captures: those that it computed when it ran, if it is a simulation or
+// did not keep its captures, and none if its files were lost. ended is false if it had not ended.
 func (x *again) figures(files repeatFiles, name string) (one oneAgain, ended bool, err error) {
 	m := x.manifest
 	if m == nil || !m.Sealed(name) {
@@ -368,8 +369,8 @@ func (x *again) lost(files repeatFiles, name string) oneAgain {
 	return one
 }
 
-// belongs returns an error unless captures are of the run and repeat of their directory. Those of a trial that was merged are of
-// the run that executed it.
+// belongs returns an error unless captures are of the run and repeat of their directory. Those of a trial that was
+// merged are of the run that executed it.
 func (x *again) belongs(repeat string, of *pcap.Meta) error {
 	m := x.manifest
 	if m == nil {

@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,11 +14,11 @@ import (
 
 // Choice chooses trials of a scenario; the zero value chooses all.
 type Choice struct {
-	Arms    []string              // by name; none is all
-	Repeats Span                  // from 0; zero is all
-	Points  []scenario.Assignment // values of swept variables; none is all
-	// Shard is a part of the trials, from 1 to Shards; 0 is all. All arms of a point and repeat are in one part, so that each
-	// part has pairs.
+	Arms    []string          // by name; none is all
+	Repeats Span              // from 0; zero is all
+	Points  map[string]string // values of swept variables; none is all
+	// Shard is a part of the trials, from 1 to Shards; 0 is all. All arms of a point and repeat are in one part, so
+	// that each part has pairs.
 	Shard, Shards int
 }
 
@@ -51,7 +52,7 @@ func ParseShard(text string) (shard, shards int, err error) {
 
 // check returns an error if an experiment does not have what is chosen.
 func (c Choice) check(x *experiment) error {
-	var names, variables []string
+	var names []string
 	repeats := 0
 	for _, r := range x.runs {
 		repeats = max(repeats, r.s.Spec.Repeat)
@@ -69,24 +70,8 @@ func (c Choice) check(x *experiment) error {
 	if c.Repeats.To > repeats {
 		return fmt.Errorf("no repeat %d: expected 0 to %d", c.Repeats.To-1, repeats-1)
 	}
-	for _, v := range x.runs[0].point.Values {
-		variables = append(variables, v.Name)
-	}
-	for _, p := range c.Points {
-		var values []string
-		for _, r := range x.runs {
-			for _, v := range r.point.Values {
-				if v.Name == p.Name && !slices.Contains(values, v.Value) {
-					values = append(values, v.Value)
-				}
-			}
-		}
-		switch {
-		case len(values) == 0:
-			return fmt.Errorf("no swept variable %q (available: %s)", p.Name, cmp.Or(strings.Join(variables, ", "), "none"))
-		case !slices.Contains(values, p.Value):
-			return fmt.Errorf("no point with %s=%s (available: %s)", p.Name, p.Value, strings.Join(values, ", "))
-		}
+	if _, err := x.s.Choose(c.Points); err != nil {
+		return err
 	}
 	all := 0
 	for r := range x.all() {
@@ -100,8 +85,8 @@ func (c Choice) check(x *experiment) error {
 
 // has reports whether a trial is chosen.
 func (c Choice) has(t *trial) bool {
-	for _, p := range c.Points {
-		if !slices.Contains(t.of.point.Values, p) {
+	for _, v := range t.of.point.Values {
+		if value, stated := c.Points[v.Name]; stated && value != v.Value {
 			return false
 		}
 	}
@@ -117,8 +102,8 @@ func (c Choice) String() string {
 	if len(c.Arms) > 0 {
 		out = append(out, "--arm "+strings.Join(c.Arms, ","))
 	}
-	for _, p := range c.Points {
-		out = append(out, fmt.Sprintf("--point %s=%s", p.Name, p.Value))
+	for _, name := range slices.Sorted(maps.Keys(c.Points)) {
+		out = append(out, fmt.Sprintf("--point %s=%s", name, c.Points[name]))
 	}
 	if c.Repeats != (Span{}) {
 		out = append(out, fmt.Sprintf("--repeats %d..%d", c.Repeats.From, c.Repeats.To-1))

@@ -70,8 +70,8 @@ func (x *experiment) all() iter.Seq[*run] {
 func (x *experiment) chosen() iter.Seq[*run] {
 	return func(yield func(*run) bool) {
 		for of := range x.all() {
-			_, err := os.Stat(x.place(of, x.o.resume))
-			if had := x.o.resume != "" && err == nil; (had || slices.ContainsFunc(of.trials(), x.o.Choice.has)) && !yield(of) {
+			had := x.o.resume != "" && isDir(x.place(of, x.o.resume))
+			if (had || slices.ContainsFunc(of.trials(), x.o.Choice.has)) && !yield(of) {
 				return
 			}
 		}
@@ -135,6 +135,13 @@ func (x *experiment) begin(ctx context.Context) error {
 		return err
 	}
 	path := cmp.Or(x.o.resume, filepath.Join(x.o.Out, name))
+	for r := range x.chosen() { // before anything is changed
+		if at := x.place(r, path); x.o.resume != "" && isDir(at) { // a kill may have come before it had one
+			if err := r.look(at); err != nil {
+				return x.of(r, err)
+			}
+		}
+	}
 	if x.swept() {
 		if err := x.beginSweep(path, name); err != nil {
 			return err
@@ -160,7 +167,10 @@ func (x *experiment) beginSweep(path, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	now := rundir.Sweep{Run: name, Scenario: x.s.Spec.Name, Workload: fingerprint, Tool: x.o.Version, Backend: x.runs[0].backend, Captures: x.runs[0].manifest.Captures, Started: time.Now(), State: rundir.Running}
+	now := rundir.Sweep{
+		Run: name, Scenario: x.s.Spec.Name, Workload: fingerprint, Tool: x.o.Version, Started: time.Now(), State: rundir.Running,
+		Backend: x.runs[0].backend, Captures: x.runs[0].manifest.Captures,
+	}
 	for _, a := range x.runs[0].arms {
 		now.Arms = append(now.Arms, a.Name)
 	}
@@ -168,7 +178,8 @@ func (x *experiment) beginSweep(path, name string) (err error) {
 		now.Points = append(now.Points, r.point.Name())
 	}
 	if x.o.resume == "" {
-		if err := errors.Join(safefile.MkdirAll(filepath.Dir(path)), safefile.Mkdir(path), writeInput(path, x.s)); err != nil {
+		err := errors.Join(safefile.MkdirAll(filepath.Dir(path)), safefile.Mkdir(path), writeInput(path, x.s))
+		if err != nil {
 			return fmt.Errorf("directory of the sweep: %w (choose another directory with --output)", err)
 		}
 	}
@@ -217,8 +228,8 @@ func (r *run) trials() (all []*trial) {
 	return all
 }
 
-// order returns the chosen trials in the order in which they run: repeat 0 of every point first, and the arms of a repeat next
-// to each other. Each repeat on packets begins with the next arm, so that none has always the first turn.
+// order returns the chosen trials in the order in which they run: repeat 0 of every point first, and the arms of a
+// repeat next to each other. Each repeat on packets begins with the next arm, so that none has always the first turn.
 func (x *experiment) order() (all []*trial) {
 	most := 0
 	for _, r := range x.runs {
@@ -249,9 +260,10 @@ func (x *experiment) trials(ctx context.Context) error {
 	if x.runs[0].backend == rundir.Fluid {
 		limit = runtime.GOMAXPROCS(0)
 	}
-	wait := parallel.StartAtMost(ctx, len(all), limit, x.o.Progress, func(ctx context.Context, i int, progressed func(Progress)) error {
+	execute := func(ctx context.Context, i int, progressed func(Progress)) error {
 		return all[i].execute(ctx, Progress{Trial: i + 1, Trials: len(all)}, progressed)
-	})
+	}
+	wait := parallel.StartAtMost(ctx, len(all), limit, x.o.Progress, execute)
 	for i, t := range all {
 		if err := wait(i); err != nil {
 			err = x.of(t.of, fmt.Errorf("arm %s, repeat %d: %w", t.label(), t.repeat, err))
@@ -285,7 +297,7 @@ func (x *experiment) report(cut error) (*Outcome, error) {
 			s.Missing = append(s.Missing, r.point.Name())
 			continue
 		}
-		s.Points = append(s.Points, report.SweepPoint{Dir: r.point.Name(), Values: valuesOf(r.point), Report: of.Report, Summary: &of.Report.Summary})
+		s.Points = append(s.Points, pointOf(r.point, of.Report))
 	}
 	if len(s.Points) == 0 {
 		return nil, nil
@@ -293,10 +305,11 @@ func (x *experiment) report(cut error) (*Outcome, error) {
 	return out, s.Write(x.path)
 }
 
-// valuesOf returns the values of the swept variables.
-func valuesOf(p scenario.Point) (out []report.Setting) {
+// pointOf returns a point with its report.
+func pointOf(p scenario.Point, r *report.Report) report.SweepPoint {
+	out := report.SweepPoint{Dir: p.Name(), Report: r, Summary: &r.Summary}
 	for _, v := range p.Values {
-		out = append(out, report.Setting{Key: v.Name, Value: v.Value})
+		out.Values = append(out.Values, report.Setting{Key: v.Name, Value: v.Value})
 	}
 	return out
 }

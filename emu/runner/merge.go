@@ -3,11 +3,13 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/verdict"
 	"testbed/workloads"
@@ -20,8 +22,8 @@ type Merged struct {
 	Missing, Void []string
 }
 
-// Merge makes one run, or sweep, of parts of it that ran apart, such as on several machines. The parts stay as they are. Parts of
-// different scenarios or versions are refused, and so are trials that two parts executed.
+// Merge makes one run, or sweep, of parts of it that ran apart, such as on several machines. The parts stay as they
+// are. Parts of different scenarios or versions are refused, and so are trials that two parts executed.
 func Merge(dirs []string, o Options) (out *Merged, err error) {
 	fail := func(err error) (*Merged, error) { return nil, fmt.Errorf("merge: %w", err) }
 	sweeps, err := sweepsOf(dirs)
@@ -130,7 +132,8 @@ func openParts(dirs []string) (parts []runPart, err error) {
 			errs = append(errs, fmt.Errorf("%s: no %s: must be a run directory", dir, rundir.ManifestFile))
 			continue
 		case m.State == rundir.Running:
-			errs = append(errs, fmt.Errorf("%s has not ended: wait for it, or go on with it (testbed %s --resume %s)", dir, verbOf(m.Backend), dir))
+			errs = append(errs, fmt.Errorf("%s has not ended: wait for it, or go on with it (testbed %s --resume %s)",
+				dir, verbOf(m.Backend), dir))
 		}
 		for _, c := range changes {
 			if c.OfRepeat() {
@@ -197,48 +200,35 @@ func (r *run) named(t *trial) string {
 
 // take copies the files of a trial from the part that executed it. had is false if none did.
 func (t *trial) take(parts []runPart) (had bool, err error) {
-	dir := filepath.ToSlash(repeatDir("", t.Name, t.repeat))
-	var from []runPart
-	for _, p := range parts {
-		if p.manifest.Files[dir+"/"+rundir.TrialFile] != "" {
-			from = append(from, p)
+	dir := t.in()
+	var from *runPart
+	var rep *report.Repeat
+	for i, p := range parts {
+		of, err := t.ended(filepath.Join(p.dir, dir), p.manifest)
+		switch {
+		case err != nil:
+			return false, err
+		case of == nil:
+		case from == nil:
+			from, rep = &parts[i], of
+		case p.manifest.Files[dir+"/"+figuresFile] != from.manifest.Files[dir+"/"+figuresFile]:
+			return false, fmt.Errorf("both %s and %s executed trial %s: leave one out", from.dir, p.dir, t.name())
 		}
 	}
-	if len(from) == 0 {
+	if from == nil {
 		return false, nil
 	}
-	for _, p := range from[1:] {
-		if p.manifest.Files[dir+"/"+figuresFile] != from[0].manifest.Files[dir+"/"+figuresFile] {
-			return false, fmt.Errorf("both %s and %s executed trial %s: leave one out", from[0].dir, p.dir, t.name())
-		}
-	}
-	key, err := t.key()
-	if err != nil {
-		return false, err
-	}
-	var of rundir.Trial
-	if _, err := readJSON(filepath.Join(from[0].dir, dir, rundir.TrialFile), &of); err != nil {
-		return false, err
-	}
-	if of.Key != key {
-		return false, fmt.Errorf("%s: trial %s has the key %.12s, and that of its scenario is %.12s: leave it out", from[0].dir, t.name(), of.Key, key)
-	}
-	copied := []string{dir}
-	for name := range from[0].manifest.Files {
+	copied := map[string]bool{dir: true}
+	for name := range from.manifest.Files {
 		if at, ok := strings.CutPrefix(name, triesDir+"/"+dir+"."); ok {
 			n, _, _ := strings.Cut(at, "/")
-			copied = append(copied, triesDir+"/"+dir+"."+n)
+			copied[triesDir+"/"+dir+"."+n] = true
 		}
 	}
-	slices.Sort(copied)
-	for _, name := range slices.Compact(copied) {
-		if err := os.CopyFS(filepath.Join(t.of.path, name), os.DirFS(filepath.Join(from[0].dir, name))); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(copied)) {
+		if err := os.CopyFS(filepath.Join(t.of.path, name), os.DirFS(filepath.Join(from.dir, name))); err != nil {
 			return false, fmt.Errorf("copy trial %s: %w", t.name(), err)
 		}
 	}
-	rep, err := readFigures(t.file(figuresFile))
-	if err != nil {
-		return false, err
-	}
-	return true, t.of.ended(t, rep)
+	return true, t.of.keep(t, *rep)
 }

@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
 	"testbed/emu/deploy"
 	"testbed/emu/kernel"
+	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
 	"testbed/workloads"
@@ -61,8 +61,9 @@ func Resume(ctx context.Context, dir, backend string, o Options) (*Outcome, erro
 // differs names what makes trials of two runs no part of one run, "" if nothing does.
 func differs(a, b *Manifest) string {
 	for _, x := range []struct{ what, a, b string }{
-		{"backend", a.Backend, b.Backend}, {"scenario", a.Scenario, b.Scenario}, {"workload_fingerprint", a.Workload, b.Workload}, {"tool (version of testbed)", a.Tool, b.Tool},
-		{"captures", a.Captures, b.Captures}, {"check_scale", a.CheckScale, b.CheckScale}, {"scaled_by", a.ScaledBy, b.ScaledBy},
+		{"backend", a.Backend, b.Backend}, {"scenario", a.Scenario, b.Scenario}, {"workload_fingerprint", a.Workload, b.Workload},
+		{"tool (version of testbed)", a.Tool, b.Tool}, {"captures", a.Captures, b.Captures},
+		{"check_scale", a.CheckScale, b.CheckScale}, {"scaled_by", a.ScaledBy, b.ScaledBy},
 	} {
 		if x.a != x.b {
 			return fmt.Sprintf("%s: %s, and %s", x.what, x.a, x.b)
@@ -82,8 +83,8 @@ func differs(a, b *Manifest) string {
 	return ""
 }
 
-// open opens the directory of a run that goes on, with the figures of the trials that have ended.
-func (r *run) open(ctx context.Context, path string) error {
+// look reads the run in a directory, with the figures of the trials that have ended, and changes nothing.
+func (r *run) look(path string) error {
 	fail := func(err error) error { return fmt.Errorf("go on with %s: %w", path, err) }
 	if err := r.hold(path); err != nil {
 		return fail(err)
@@ -103,65 +104,81 @@ func (r *run) open(ctx context.Context, path string) error {
 		return fail(fmt.Errorf("trials of both would not belong together: %s: begin a new run", what))
 	}
 	if m.Calibration != now.Calibration {
-		return fail(fmt.Errorf("the links were calibrated again (%s; now %s): begin a new run", m.Calibration, now.Calibration))
+		return fail(fmt.Errorf("the links were calibrated again (%s; now %s): begin a new run",
+			m.Calibration, now.Calibration))
 	}
 	for _, t := range r.trials() {
-		if err := t.reopen(path, m, changes); err != nil {
+		dir := repeatDir(path, t.Name, t.repeat)
+		rep, err := t.ended(dir, m)
+		if err != nil {
 			return fail(err)
 		}
+		if rep == nil {
+			continue
+		}
+		for _, c := range changes {
+			if strings.HasPrefix(c.File, t.in()+"/") {
+				return fail(fmt.Errorf("%s: restore it, or remove the directory %s to execute the trial again", c, dir))
+			}
+		}
+		t.done[t.repeat] = rep
 	}
-	r.path, r.manifest = path, *m
-	r.manifest.State, r.manifest.Error, r.manifest.Partial, r.manifest.Ended = rundir.Running, "", nil, time.Time{}
+	r.found = m
+	return nil
+}
+
+// goOn removes what is left of trials that have not ended in the run that look has found.
+func (r *run) goOn(ctx context.Context, path string) error {
+	r.path, r.manifest = path, *r.found
+	m := &r.manifest
+	m.State, m.Error, m.Partial, m.Ended = rundir.Running, "", nil, time.Time{}
+	var errs []error
 	if r.backend == rundir.Packets {
-		if err := r.removeRemains(ctx); err != nil {
-			return fail(err)
-		}
+		errs = append(errs, r.removeRemains(ctx))
 	}
 	for _, t := range r.trials() {
 		if t.done[t.repeat] == nil {
-			if err := t.clear(); err != nil {
-				return fail(err)
-			}
+			errs = append(errs, t.clear())
 		}
 	}
-	return r.save()
+	if err := errors.Join(append(errs, r.save())...); err != nil {
+		return fmt.Errorf("go on with %s: %w", path, err)
+	}
+	return nil
 }
 
-// reopen reads the figures of a trial, if it has ended in the run at a path.
-func (t *trial) reopen(path string, m *Manifest, changes []rundir.Change) error {
-	at, dir := repeatDir(path, t.Name, t.repeat), filepath.ToSlash(repeatDir("", t.Name, t.repeat))
+// in is the directory of the trial in that of its run, with slashes, as a manifest names it.
+func (t *trial) in() string { return filepath.ToSlash(repeatDir("", t.Name, t.repeat)) }
+
+// ended returns the figures of the trial in a directory of a run with a manifest, nil if it has not ended there.
+func (t *trial) ended(dir string, m *Manifest) (*report.Repeat, error) {
+	var of rundir.Trial
+	found, err := readJSON(filepath.Join(dir, rundir.TrialFile), &of)
+	if err != nil || !found || m.Files[t.in()+"/"+rundir.TrialFile] == "" {
+		return nil, err
+	}
 	key, err := t.key()
 	if err != nil {
-		return err
-	}
-	var of rundir.Trial
-	ended, err := readJSON(filepath.Join(at, rundir.TrialFile), &of)
-	if err != nil || !ended || m.Files[dir+"/"+rundir.TrialFile] == "" {
-		return err
-	}
-	if i := slices.IndexFunc(changes, func(c rundir.Change) bool { return strings.HasPrefix(c.File, dir+"/") }); i >= 0 {
-		return fmt.Errorf("%s: restore it, or remove the directory %s to execute the trial again", changes[i], at)
+		return nil, err
 	}
 	if of.Key != key {
-		return fmt.Errorf("trial %s has the key %.12s, and its scenario now %.12s: begin a new run", t.name(), of.Key, key)
+		return nil, fmt.Errorf("%s has the key %.12s, and that of its scenario is %.12s: it is of another run",
+			dir, of.Key, key)
 	}
-	rep, err := readFigures(filepath.Join(at, figuresFile))
-	if err == nil {
-		t.done[t.repeat] = &rep
-	}
-	return err
+	rep, err := readFigures(filepath.Join(dir, figuresFile))
+	return &rep, err
 }
 
 // clear removes what is left of a trial that has not ended.
 func (t *trial) clear() error {
-	dirs := []string{repeatDir("", t.Name, t.repeat)}
+	dirs := []string{t.in()}
 	for n := range t.s.Spec.Tries {
-		dirs = append(dirs, fmt.Sprintf("%s.%d", filepath.Join(triesDir, dirs[0]), n+1))
+		dirs = append(dirs, fmt.Sprintf("%s/%s.%d", triesDir, t.in(), n+1))
 	}
 	var errs []error
 	for _, dir := range dirs {
-		t.of.manifest.Unseal(filepath.ToSlash(dir))
-		errs = append(errs, os.RemoveAll(filepath.Join(t.of.path, dir)))
+		t.of.manifest.Unseal(dir)
+		errs = append(errs, os.RemoveAll(filepath.Join(t.of.path, filepath.FromSlash(dir))))
 	}
 	return errors.Join(errs...)
 }
