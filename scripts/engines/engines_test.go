@@ -228,7 +228,7 @@ func (r *recipe) standIn(name, script string) {
 	if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 		r.Fatal(err)
 	}
-	r.env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+	r.env = append(r.env, "PATH="+bin+":"+os.Getenv("PATH"))
 }
 
 // The stand-in for ssh runs commands on this machine and records the host.
@@ -236,6 +236,8 @@ func TestParallelOverSSH(t *testing.T) {
 	t.Parallel()
 	tooltest.Need(t, "parallel")
 	r := follow(t, "GNU parallel over ssh", 10, parts)
+	// parallel wraps what it runs for the user's shell, and takes --workdir from HOME if it is below.
+	r.env = append(r.env, "SHELL=/bin/sh", "HOME="+t.TempDir())
 	r.standIn("ssh", "echo \"$1\" >>"+r.dir+"/hosts\nshift\n[ \"$1\" != -- ] || shift\nexec sh -c \"$*\"\n")
 	r.run(r.commands[0])
 	hosts, err := os.ReadFile(filepath.Join(r.dir, "hosts"))
