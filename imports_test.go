@@ -48,6 +48,7 @@ var arrows = map[string][]string{
 
 	"emu/parallel":           {},
 	"emu/simtime":            {},
+	"emu/guest":              {},
 	"emu/fault":              {},
 	"emu/scenario":           {"emu/fault", "policies/catalog", "results/safefile"},
 	"emu/engine":             {"policies", "policies/alloc", "policies/coordinator", "emu/engine/tracker"},
@@ -108,12 +109,12 @@ var arrows = map[string][]string{
 	"workloads/oracletest":  {},
 	"results/tooltest":      {},
 	"workloads/drawntest":   {},
-	"scripts/bench":         {"results/metrics"}, // runs other programs
-	"scripts/philae":        {},                  // scenario files, and tests of them
-	"scripts/sinbad":        {},                  // the same
-	"scripts/quickstart":    {},                  // scenario files, and tests of them
-	"scripts/engines":       {},                  // tests of a document
-	"scripts/testvm":        {"emu/longtest"},    // runs the tests of others
+	"scripts/bench":         {"results/metrics"},           // runs other programs
+	"scripts/philae":        {},                            // scenario files, and tests of them
+	"scripts/sinbad":        {},                            // the same
+	"scripts/quickstart":    {},                            // scenario files, and tests of them
+	"scripts/engines":       {},                            // tests of a document
+	"scripts/testvm":        {"emu/guest", "emu/longtest"}, // runs the tests of others
 }
 
 // TestArchitecture generates the tables of packages, with the first sentence of each package's
@@ -164,7 +165,7 @@ var onlyIn = map[string]struct {
 		[]string{"results/conversations"}},
 	"github.com/google/gopacket/layers": {"tests: its tables would take a third of the program's start", nil},
 	"github.com/gopacket/gopacket":      {"capture rings: this maintained fork of google/gopacket needs no cgo for them and restores VLAN tags", []string{"emu/kernel"}},
-	"golang.org/x/sys/unix":             {"system calls", []string{"emu/kernel", "emu/kernel/netnstest", "emu/kernel/processors", "results/safefile"}},
+	"golang.org/x/sys/unix":             {"system calls", []string{"emu/guest", "emu/kernel", "emu/kernel/netnstest", "emu/kernel/processors", "results/safefile"}},
 	"syscall": {"signals, error numbers, flags, locks and watches of files, and sizes of file systems",
 		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "hosts", "hosts/disk", "results/safefile", "scripts/testvm"}},
 	"math/rand":              {"nothing: version 2 replaces it", nil},
@@ -270,6 +271,7 @@ var opens = map[string]string{
 	"emu/kernel/":                      "kernel interfaces, devices and new files with flags of their own",
 	"emu/calibration/measure/disks.go": "direct I/O on a device that it made",
 	"hosts/disk/":                      "direct I/O on blocks that it made",
+	"emu/guest/":                       "kernels, modules and programs of this machine, and files and devices in the guest",
 	"scripts/testvm/":                  "files that it made, below its cache and in the virtual machine",
 }
 

@@ -8,18 +8,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
-	"unsafe"
+
+	"testbed/emu/guest"
 )
 
 // Paths in the guest.
 const (
 	jobPath     = "/job.json"
 	sourcePath  = "/src"       // the module's files except Go code
-	binaryPath  = "/bin"       // test binaries, and tools
-	modulePath  = "/modules"   // in the order of their names
 	reportPath  = "/dev/ttyS1" // read by the host; the kernel's console is ttyS0
 	diskPath    = "/dev/vda"   // formatted by the host
 	markerStart = "##testvm "  // no other output begins with it
@@ -27,8 +25,7 @@ const (
 
 // job is the host's request to init.
 type job struct {
-	Modules []string `json:"modules"` // file names, in the order to load them
-	Runs    []run    `json:"runs"`
+	Runs []run `json:"runs"`
 }
 
 // run is one test binary.
@@ -48,37 +45,11 @@ type mark struct {
 	Text    string        `json:"text,omitempty"`
 }
 
-// guestArg is the argument with which this program runs the tests in the guest.
-const guestArg = "in-the-guest"
-
-// initMain is the first process of the guest. It starts the process that runs the tests, and
-// reaps orphaned processes, as tests expect of an init. It never returns: at the end it
-// powers the guest off.
-func initMain() {
-	pid := 0
-	p, err := os.StartProcess("/init", []string{"/init", guestArg}, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
-	if err == nil {
-		pid = p.Pid
-	} else {
-		fmt.Fprintln(os.Stderr, "init:", err)
-	}
-	for pid != 0 {
-		ended, err := syscall.Wait4(-1, nil, 0, nil)
-		if ended == pid || err != nil && !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err := syscall.Reboot(syscall.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
-		fmt.Fprintln(os.Stderr, "init: power off:", err)
-	}
-	select {} // an init that ends is a kernel panic
-}
-
 // guestMain runs the host's job in the guest, and reports the results.
 func guestMain() {
 	console := os.Stderr
 	report := io.Writer(console)
-	err := mountAll()
+	err := guest.Setup()
 	if tty, err2 := os.OpenFile(reportPath, os.O_WRONLY|syscall.O_NOCTTY, 0); err2 == nil {
 		report = tty
 	} else {
@@ -109,40 +80,6 @@ func drain(f *os.File) {
 	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), tcsbrk, 1)
 }
 
-func mountAll() error {
-	for _, m := range []struct{ kind, on, data string }{
-		{"proc", "/proc", ""},
-		{"sysfs", "/sys", ""},
-		{"devtmpfs", "/dev", ""},
-		{"tmpfs", "/run", "mode=755"},
-		{"cgroup2", "/sys/fs/cgroup", ""},
-	} {
-		if err := syscall.Mount(m.kind, m.on, m.kind, 0, m.data); err != nil {
-			return fmt.Errorf("mount %s on %s: %w", m.kind, m.on, err)
-		}
-	}
-	if err := os.Symlink("/proc/self/fd", "/dev/fd"); err != nil {
-		return err
-	}
-	if err := os.Mkdir("/dev/shm", 0o777); err != nil {
-		return err
-	}
-	if err := syscall.Mount("tmpfs", "/dev/shm", "tmpfs", 0, ""); err != nil {
-		return fmt.Errorf("mount /dev/shm: %w", err)
-	}
-	if err := os.Mkdir("/dev/pts", 0o755); err != nil {
-		return err
-	}
-	if err := syscall.Mount("devpts", "/dev/pts", "devpts", 0, "mode=620,ptmxmode=666"); err != nil {
-		return fmt.Errorf("mount /dev/pts: %w", err)
-	}
-	// All cgroups have these controllers, as on a machine with systemd.
-	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+cpu +io +memory"), 0); err != nil {
-		return fmt.Errorf("controllers of cgroup 2: %w", err)
-	}
-	return nil
-}
-
 func perform(report io.Writer, say func(mark)) error {
 	b, err := os.ReadFile(jobPath)
 	if err != nil {
@@ -152,21 +89,7 @@ func perform(report io.Writer, say func(mark)) error {
 	if err := json.Unmarshal(b, &j); err != nil {
 		return fmt.Errorf("%s: %w", jobPath, err)
 	}
-	for _, name := range j.Modules {
-		data, err := os.ReadFile(modulePath + "/" + name)
-		if err != nil {
-			return err
-		}
-		none := [1]byte{}
-		_, _, errno := syscall.Syscall(syscall.SYS_INIT_MODULE, uintptr(unsafe.Pointer(&data[0])), uintptr(len(data)), uintptr(unsafe.Pointer(&none[0])))
-		if errno != 0 && errno != syscall.EEXIST {
-			return fmt.Errorf("load module %s: %w", name, errno)
-		}
-		if err := os.Remove(modulePath + "/" + name); err != nil { // frees memory for the tests
-			return err
-		}
-	}
-	if err := awaitFile(diskPath, 10*time.Second); err != nil {
+	if err := guest.AwaitFile(diskPath, 10*time.Second); err != nil {
 		return err
 	}
 	if err := syscall.Mount(diskPath, "/tmp", "ext4", 0, ""); err != nil {
@@ -175,14 +98,11 @@ func perform(report io.Writer, say func(mark)) error {
 	if err := os.Chmod("/tmp", 0o1777); err != nil {
 		return err
 	}
-	if err := loopbackUp(); err != nil {
-		return err
-	}
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	release, err := guest.Release()
 	if err != nil {
 		return err
 	}
-	say(mark{What: "boot", Text: strings.TrimSpace(string(release))})
+	say(mark{What: "boot", Text: release})
 	for _, r := range j.Runs {
 		say(mark{What: "begin", Package: r.Package})
 		start := time.Now()
@@ -196,29 +116,14 @@ func perform(report io.Writer, say func(mark)) error {
 	return nil
 }
 
-// awaitFile waits until the kernel has found a device.
-func awaitFile(name string, limit time.Duration) error {
-	deadline := time.Now().Add(limit)
-	for {
-		_, err := os.Stat(name)
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
 // test runs one binary in its package's directory and returns its exit code, or -1 and the
 // reason why it has none.
 func test(r run, report io.Writer) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.Limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binaryPath+"/"+r.Binary, r.Args...)
+	cmd := exec.CommandContext(ctx, guest.BinaryPath+"/"+r.Binary, r.Args...)
 	cmd.Dir = sourcePath + "/" + r.Package
-	cmd.Env = []string{
-		"PATH=" + binaryPath, "HOME=/tmp", "TMPDIR=/tmp", "USER=root", "TERM=dumb",
-		"TESTBED_PRIVILEGED=1", "TESTBED_VM=1",
-	}
+	cmd.Env = append(os.Environ(), "TESTBED_PRIVILEGED=1", "TESTBED_VM=1")
 	// Not the serial line itself: programs behave differently on a terminal.
 	out := struct{ io.Writer }{report}
 	cmd.Stdout, cmd.Stderr = out, out
@@ -237,20 +142,4 @@ func test(r run, report io.Writer) (int, error) {
 		return -1, errors.New("exited, but left processes running")
 	}
 	return cmd.ProcessState.ExitCode(), nil
-}
-
-// loopbackUp sets lo up, as every distribution does at boot.
-func loopbackUp() error {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = syscall.Close(fd) }()
-	var request [40]byte // struct ifreq: name, then flags
-	copy(request[:], "lo")
-	request[16] = syscall.IFF_UP
-	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&request[0]))); errno != 0 {
-		return fmt.Errorf("lo up: %w", errno)
-	}
-	return nil
 }

@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -19,11 +18,12 @@ import (
 	"os/signal"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"testbed/emu/guest"
 )
 
 // Exit codes.
@@ -100,10 +100,8 @@ type settings struct {
 }
 
 func main() {
-	if os.Getpid() == 1 {
-		initMain()
-	}
-	if len(os.Args) == 2 && os.Args[1] == guestArg {
+	guest.First()
+	if guest.Inside() {
 		guestMain()
 		return
 	}
@@ -122,7 +120,7 @@ func hostMain(ctx context.Context, args []string) int {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not finished within %v (-timeout)", s.timeout))
 	defer cancel()
 	ok, err := testInGuest(ctx, s)
-	var none unavailable
+	var none guest.Unavailable
 	switch {
 	case errors.As(err, &none):
 		fmt.Fprintf(os.Stderr, "\n*** testvm: NOTHING WAS TESTED in a virtual machine: %v\n", err)
@@ -147,7 +145,7 @@ func parse(args []string) (settings, error) {
 		fmt.Fprintln(f.Output(), "usage: testvm [flags] [package below the module's root ...]")
 		f.PrintDefaults()
 	}
-	f.StringVar(&s.kernel, "kernel", "", "`package` of apt, or file ending in .deb, with the kernel (default: the kernel of "+metaPackage+")")
+	f.StringVar(&s.kernel, "kernel", "", "`package` of apt, or file ending in .deb, with the kernel (default: the kernel of "+guest.MetaPackage+")")
 	f.StringVar(&s.cache, "cache", "", "`directory` for unpacked kernels (default: testbed/vm in the user's cache)")
 	f.StringVar(&s.run, "run", "", "only tests that match this `pattern`, as in go test")
 	f.BoolVar(&s.long, "long", false, "also run long tests")
@@ -168,11 +166,11 @@ func parse(args []string) (settings, error) {
 		s.names = packages
 	}
 	if s.cache == "" {
-		dir, err := os.UserCacheDir()
+		dir, err := guest.CacheDir()
 		if err != nil {
 			return s, fmt.Errorf("%w: name a directory with -cache", err)
 		}
-		s.cache = filepath.Join(dir, "testbed", "vm")
+		s.cache = dir
 	}
 	return s, nil
 }
@@ -183,27 +181,23 @@ func testInGuest(ctx context.Context, s settings) (bool, error) {
 	say := func(format string, args ...any) {
 		fmt.Printf("testvm %5.1fs: %s\n", time.Since(start).Seconds(), fmt.Sprintf(format, args...))
 	}
-	if runtime.GOARCH != "amd64" {
-		return false, unavailable{fmt.Errorf("the guest is x86-64 and uses tools of this machine, which is %s", runtime.GOARCH)}
+	if _, err := guest.Look(); err != nil {
+		return false, err
 	}
-	qemu, err := exec.LookPath("qemu-system-x86_64")
+	mkfs, err := guest.LookProgram("mkfs.ext4")
 	if err != nil {
-		return false, unavailable{fmt.Errorf("%w: apt-get install --no-install-recommends qemu-system-x86", err)}
+		return false, guest.Unavailable{Err: fmt.Errorf("%w: apt-get install e2fsprogs", err)}
 	}
-	mkfs, err := lookProgram("mkfs.ext4")
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
-		return false, unavailable{fmt.Errorf("%w: apt-get install e2fsprogs", err)}
+		return false, fmt.Errorf("directory of the module: %w", err)
 	}
-	root, err := output(ctx, "go", "list", "-m", "-f", "{{.Dir}}")
+	root := strings.TrimSpace(string(out))
+	k, err := guest.Fetch(ctx, s.kernel, s.cache, say)
 	if err != nil {
 		return false, err
 	}
-	root = strings.TrimSpace(root)
-	k, err := fetchKernel(ctx, s.kernel, s.cache, say)
-	if err != nil {
-		return false, err
-	}
-	say("kernel %s", k.release)
+	say("kernel %s", k.Release)
 
 	work, err := os.MkdirTemp("", "testvm-")
 	if err != nil {
@@ -219,17 +213,16 @@ func testInGuest(ctx context.Context, s settings) (bool, error) {
 	if console == "" {
 		console = filepath.Join(work, "console")
 	}
-	guest := func(runs []run) (*results, error) {
-		initrd, disk := filepath.Join(work, "initrd"), filepath.Join(work, "disk")
-		if err := errors.Join(makeImage(ctx, k, root, work, initrd, runs), makeDisk(ctx, mkfs, disk, s.disk<<20)); err != nil {
+	inGuest := func(runs []run) (*results, error) {
+		disk := filepath.Join(work, "disk")
+		im, err := makeImage(ctx, k, root, work, runs)
+		if err := errors.Join(err, makeDisk(ctx, mkfs, disk, s.disk<<20)); err != nil {
 			return nil, err
 		}
-		info, err := os.Stat(initrd)
-		if err != nil {
-			return nil, err
-		}
-		say("image of %d MB", info.Size()>>20)
-		res, err := boot(ctx, qemu, s, k.image, initrd, disk, console)
+		res, err := boot(ctx, guest.Machine{
+			Kernel: k, Image: im, Memory: s.memory, Processors: s.cpus, Console: console,
+			Args: []string{"-serial", "stdio", "-drive", "file=" + disk + ",format=raw,if=virtio,cache=unsafe", "-device", "virtio-rng-pci"},
+		})
 		for _, line := range kernelComplaints(console) {
 			fmt.Println("KERNEL:", line)
 		}
@@ -238,11 +231,11 @@ func testInGuest(ctx context.Context, s settings) (bool, error) {
 		}
 		return res, err
 	}
-	res, err := guest(runs)
+	res, err := inGuest(runs)
 	if rest := res.without(runs); errors.Is(err, errLockup) && len(rest) > 0 {
 		say("*** the guest's kernel has locked up: %d packages without a result run in another guest, once", len(rest))
 		var again *results
-		if again, err = guest(rest); again != nil {
+		if again, err = inGuest(rest); again != nil {
 			again.Outcomes = append(slices.DeleteFunc(res.Outcomes, func(o *outcome) bool { return !o.Ended }), again.Outcomes...)
 			res = again
 		}
@@ -300,50 +293,31 @@ func compile(ctx context.Context, root string, args ...string) error {
 	return nil
 }
 
-func makeImage(ctx context.Context, k guestKernel, root, work, file string, runs []run) error {
-	im := newImage()
-	if err := im.copyFile("/init", filepath.Join(work, "init")); err != nil {
-		return err
-	}
-	im.text("/etc/passwd", "root:x:0:0:root:/tmp:/bin/sh\n")
-	im.text("/etc/group", "root:x:0:\n")
-	im.text("/etc/hosts", "127.0.0.1 localhost\n")
-	im.text("/etc/nsswitch.conf", "hosts: files\n")
-	j := job{Runs: runs}
-	modules, err := k.load(ctx, wanted)
+func makeImage(ctx context.Context, k guest.Kernel, root, work string, runs []run) (*guest.Image, error) {
+	im, err := guest.NewImage(filepath.Join(work, "init"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for i, m := range modules {
-		name := fmt.Sprintf("%03d-%s.ko", i, m.name)
-		im.add(modulePath+"/"+name, entry{mode: modeFile | 0o644, data: m.data})
-		j.Modules = append(j.Modules, name)
+	if err := im.Modules(ctx, k, append([]string{"virtio_pci", "virtio_blk", "ext4", "loop"}, guest.Modules...)...); err != nil {
+		return nil, err
 	}
 	for name, debian := range tools {
-		if err := im.copyProgram(name); err != nil && !optionalTools[name] {
-			return unavailable{fmt.Errorf("tests need %s: %w: apt-get install %s", name, err, debian)}
+		if err := im.CopyProgram(name); err != nil && !optionalTools[name] {
+			return nil, guest.Unavailable{Err: fmt.Errorf("tests need %s: %w: apt-get install %s", name, err, debian)}
 		}
 	}
 	for _, r := range runs {
-		if err := im.copyFile(binaryPath+"/"+r.Binary, filepath.Join(work, r.Binary)); err != nil {
-			return err
+		if err := im.CopyFile(guest.BinaryPath+"/"+r.Binary, filepath.Join(work, r.Binary)); err != nil {
+			return nil, err
 		}
-		im.add(path.Join(sourcePath, r.Package), entry{mode: modeDir | 0o755})
+		im.Dir(path.Join(sourcePath, r.Package))
 	}
-	if err := im.copyTree(sourcePath, root, wantedSource); err != nil {
-		return err
+	if err := im.CopyTree(sourcePath, root, wantedSource); err != nil {
+		return nil, err
 	}
-	b, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
-	im.text(jobPath, string(b))
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriterSize(f, 1<<20)
-	return errors.Join(im.write(w), w.Flush(), f.Close())
+	b, err := json.Marshal(job{Runs: runs})
+	im.Data(jobPath, b)
+	return im, err
 }
 
 // wantedSource reports whether tests may read a file: neither code nor output of the project.
@@ -365,48 +339,28 @@ func makeDisk(ctx context.Context, mkfs, file string, size int64) error {
 	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
 		return err
 	}
-	_, err = output(ctx, mkfs, "-q", "-F", "-O", "^has_journal", file)
-	return err
+	if out, err := exec.CommandContext(ctx, mkfs, "-q", "-F", "-O", "^has_journal", file).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", mkfs, err, bytes.TrimSpace(out))
+	}
+	return nil
 }
 
 // boot runs the guest until it powers off, and reads its report.
-func boot(ctx context.Context, qemu string, s settings, kernel, initrd, disk, console string) (*results, error) {
+func boot(ctx context.Context, m guest.Machine) (*results, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go watchConsole(ctx, cancel, console)
-	cmd := exec.CommandContext(ctx, qemu,
-		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", fmt.Sprint(s.cpus), "-m", fmt.Sprint(s.memory),
-		"-display", "none", "-monitor", "none", "-nodefaults", "-no-user-config", "-no-reboot",
-		"-kernel", kernel, "-initrd", initrd,
-		// A panic restarts the guest at once; -no-reboot makes qemu exit instead.
-		"-append", "console=ttyS0 panic=-1 loglevel=5 rdinit=/init",
-		"-serial", "file:"+console, "-serial", "stdio",
-		"-drive", "file="+disk+",format=raw,if=virtio,cache=unsafe",
-		"-device", "virtio-rng-pci")
-	var complaints bytes.Buffer
-	cmd.Stderr = &complaints
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second
+	go watchConsole(ctx, cancel, m.Console)
 	pipe, w := io.Pipe()
-	cmd.Stdout = w
-	if err := cmd.Start(); err != nil {
-		return nil, unavailable{err}
-	}
+	m.Stdout = w
 	ended := make(chan error, 1)
 	go func() {
-		err := cmd.Wait()
+		err := m.Run(ctx)
 		_ = w.Close() // never fails
 		ended <- err
 	}()
 	res, err := readReport(pipe, os.Stdout)
-	_, _ = io.Copy(io.Discard, pipe) // so that Wait can end
-	if err2 := <-ended; err2 != nil {
-		if ctx.Err() != nil {
-			err2 = context.Cause(ctx)
-		}
-		err = errors.Join(err, fmt.Errorf("guest: %w %s", err2, bytes.TrimSpace(complaints.Bytes())))
-	}
-	return res, err
+	_, _ = io.Copy(io.Discard, pipe) // so that Run can end
+	return res, errors.Join(err, <-ended)
 }
 
 // A kernel prints lockupSign of a processor on which nothing else ran for 20 s or more, and again

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"testbed/emu/longtest"
 )
@@ -106,112 +103,6 @@ func TestReportIsRefused(t *testing.T) {
 	}
 }
 
-// Modules of a dependency graph are loaded after their dependencies.
-func TestInOrder(t *testing.T) {
-	needs := map[string][]string{"a": {"b", "c"}, "b": {"c"}, "c": nil, "d": {"builtin", "a"}, "x": {"y"}, "y": {"x"}}
-	read := func(name string) (*module, []string, error) {
-		if name == "builtin" {
-			return nil, nil, nil
-		}
-		n, ok := needs[name]
-		if !ok {
-			return nil, nil, fmt.Errorf("no module %s", name)
-		}
-		return &module{name: name}, n, nil
-	}
-	order, err := inOrder([]string{"d", "a", "x"}, read)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, m := range order {
-		names = append(names, m.name)
-	}
-	if diff := cmp.Diff([]string{"c", "b", "a", "d", "y", "x"}, names); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	needs["a"] = []string{"gone"}
-	if _, err := inOrder([]string{"d"}, read); err == nil || !strings.Contains(err.Error(), "a needs it: no module gone") {
-		t.Errorf("a missing module: %v", err)
-	}
-}
-
-// The archive is read back by an independent reader of the format.
-func TestImage(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{"keep/a.txt": "text", "keep/b.go": "package b", "skip/c.txt": "c"} {
-		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o640); err != nil {
-			t.Fatal(err)
-		}
-	}
-	im := &image{files: map[string]entry{}}
-	err := im.copyTree("/src", dir, func(rel string, d os.DirEntry) bool { return rel != "skip" && filepath.Ext(rel) != ".go" })
-	if err != nil {
-		t.Fatal(err)
-	}
-	im.text("/etc/odd", "12345")
-	im.text("/etc/empty", "")
-	im.add("/dev/console", entry{mode: modeDevice | 0o600, major: 5, minor: 1})
-	var b bytes.Buffer
-	if err := im.write(&b); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"dev 40755", "dev/console 20600 5:1", "etc 40755", "etc/empty 100644", `etc/odd 100644 "12345"`, "src 40755", "src/keep 40755", `src/keep/a.txt 100640 "text"`}
-	if diff := cmp.Diff(want, unarchive(t, b.Bytes())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// unarchive reads an archive as in the kernel's documentation of initramfs: thirteen numbers
-// of eight digits, a name and a file, each padded to a multiple of four bytes.
-func unarchive(t *testing.T, b []byte) (files []string) {
-	t.Helper()
-	at := 0
-	take := func(n int) []byte {
-		if at+n > len(b) {
-			t.Fatalf("the archive ends at %d", at)
-		}
-		at += n
-		return b[at-n : at]
-	}
-	for {
-		at = (at + 3) &^ 3
-		if magic := string(take(6)); magic != "070701" {
-			t.Fatalf("magic %q at %d", magic, at-6)
-		}
-		var f [13]int
-		for i := range f {
-			if _, err := fmt.Sscanf(string(take(8)), "%x", &f[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		name := strings.TrimSuffix(string(take(f[11])), "\x00")
-		at = (at + 3) &^ 3
-		data := string(take(f[6]))
-		if name == "TRAILER!!!" {
-			return files
-		}
-		text := fmt.Sprintf("%s %o", name, f[1])
-		if f[9] != 0 {
-			text += fmt.Sprintf(" %d:%d", f[9], f[10])
-		}
-		if data != "" {
-			text += fmt.Sprintf(" %q", data)
-		}
-		files = append(files, text)
-	}
-}
-
-func TestLibraries(t *testing.T) {
-	const ldd = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n"
-	if got, want := libraries(ldd), []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"}; !slices.Equal(got, want) {
-		t.Errorf("libraries = %v, want %v", got, want)
-	}
-}
-
 func TestParse(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/c")
 	s, err := parse(nil)
@@ -247,15 +138,6 @@ func TestWithoutQemu(t *testing.T) {
 		if got := cmd.ProcessState.ExitCode(); got != tt.want || !strings.Contains(string(out), "NOTHING WAS TESTED") || !strings.Contains(string(out), "apt-get install") {
 			t.Errorf("%s=%s: exit code %d, want %d\n%s", optionalEnv, tt.optional, got, tt.want, out)
 		}
-	}
-}
-
-// A package that does not exist makes the kernel unavailable.
-func TestNoSuchKernel(t *testing.T) {
-	_, err := fetchKernel(context.Background(), "/no/such/kernel.deb", t.TempDir(), t.Logf)
-	var none unavailable
-	if !errors.As(err, &none) {
-		t.Errorf("fetchKernel of a missing package: %v", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package guest
 
 import (
 	"bytes"
@@ -14,46 +14,53 @@ import (
 	"strings"
 )
 
-// metaPackage is the Debian package that depends on the newest cloud kernel.
-const metaPackage = "linux-image-cloud-amd64"
+// MetaPackage is the Debian package that depends on the newest cloud kernel.
+const MetaPackage = "linux-image-cloud-amd64"
 
-// wanted are the modules that a stock machine loads on demand. The image has no modprobe, so
-// init loads them first.
-var wanted = []string{
-	"virtio_pci", "virtio_blk", "ext4", "loop",
+// Modules are those of links, queues and captures that a stock machine loads on demand. A guest has no
+// modprobe.
+var Modules = []string{
 	"veth", "bridge", "vxlan", "ifb",
 	"sch_tbf", "sch_netem", "sch_fq", "sch_htb", "sch_red", "sch_prio", "sch_fq_codel", "sch_sfq", "sch_ingress", "nfnetlink", "nf_tables",
 	"cls_u32", "cls_bpf", "cls_matchall", "act_mirred", "act_gact",
 	"tcp_bbr", "tcp_dctcp",
 }
 
-// unavailable is the reason why no virtual machine can run here. It is not a test failure.
-type unavailable struct{ err error }
+// Unavailable is the reason why no guest can run here.
+type Unavailable struct{ Err error }
 
-func (u unavailable) Error() string { return u.err.Error() }
-func (u unavailable) Unwrap() error { return u.err }
+func (u Unavailable) Error() string { return u.Err.Error() }
 
-// guestKernel is an unpacked kernel package.
-type guestKernel struct {
-	release string // as printed by uname -r
-	image   string // path of vmlinuz
+// Unwrap returns the reason.
+func (u Unavailable) Unwrap() error { return u.Err }
+
+// Kernel is a kernel with its modules.
+type Kernel struct {
+	Release string // as printed by uname -r
+	Image   string // path of vmlinuz
 	modules string // directory with the modules
 }
 
-// fetchKernel returns the requested kernel: the name of a package, the path of a package
-// file or, if empty, the newest version of metaPackage. It unpacks the package into cache
+// CacheDir returns the directory of unpacked kernels of this user.
+func CacheDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "testbed", "vm"), err
+}
+
+// Fetch returns the requested kernel: the name of a package, the path of a package
+// file or, if empty, the newest version of MetaPackage. It unpacks the package into cache
 // unless it is there, and installs nothing.
-func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any)) (guestKernel, error) {
+func Fetch(ctx context.Context, ask, cache string, say func(string, ...any)) (Kernel, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return guestKernel{}, unavailable{fmt.Errorf("cache of kernels: %w", err)}
+		return Kernel{}, Unavailable{fmt.Errorf("cache of kernels: %w", err)}
 	}
 	if strings.HasSuffix(ask, ".deb") {
 		dir, err := os.MkdirTemp(cache, "file-")
 		if err != nil {
-			return guestKernel{}, unavailable{err}
+			return Kernel{}, Unavailable{err}
 		}
 		if err := unpack(ctx, ask, dir); err != nil {
-			return guestKernel{}, errors.Join(unavailable{err}, os.RemoveAll(dir))
+			return Kernel{}, errors.Join(Unavailable{err}, os.RemoveAll(dir))
 		}
 		return openKernel(dir)
 	}
@@ -67,10 +74,10 @@ func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any
 	}
 	if err != nil {
 		if k, err2 := newestCached(cache); ask == "" && err2 == nil {
-			say("%v: using %s from the cache", err, k.release)
+			say("%v: using %s from the cache", err, k.Release)
 			return k, nil
 		}
-		return guestKernel{}, unavailable{err}
+		return Kernel{}, Unavailable{err}
 	}
 	dir := filepath.Join(cache, name+"_"+version)
 	if k, err := openKernel(dir); err == nil {
@@ -79,24 +86,24 @@ func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any
 	say("fetching %s %s into %s", name, version, cache)
 	part, err := os.MkdirTemp(cache, "part-")
 	if err != nil {
-		return guestKernel{}, unavailable{err}
+		return Kernel{}, Unavailable{err}
 	}
 	defer func() { _ = os.RemoveAll(part) }() // does not exist after success: it was renamed
 	cmd := exec.CommandContext(ctx, "apt-get", "download", name)
 	cmd.Dir = part
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return guestKernel{}, unavailable{fmt.Errorf("fetch %s: %w: %s", name, err, bytes.TrimSpace(out))}
+		return Kernel{}, Unavailable{fmt.Errorf("fetch %s: %w: %s", name, err, bytes.TrimSpace(out))}
 	}
 	debs, err := filepath.Glob(filepath.Join(part, "*.deb"))
 	if err != nil || len(debs) != 1 {
-		return guestKernel{}, unavailable{fmt.Errorf("fetch %s: expected 1 package from apt-get, got %d", name, len(debs))}
+		return Kernel{}, Unavailable{fmt.Errorf("fetch %s: expected 1 package from apt-get, got %d", name, len(debs))}
 	}
 	tree := filepath.Join(part, "tree")
 	if err := unpack(ctx, debs[0], tree); err != nil {
-		return guestKernel{}, unavailable{err}
+		return Kernel{}, Unavailable{err}
 	}
 	if err := errors.Join(os.RemoveAll(dir), os.Rename(tree, dir)); err != nil {
-		return guestKernel{}, unavailable{err}
+		return Kernel{}, Unavailable{err}
 	}
 	return openKernel(dir)
 }
@@ -105,7 +112,7 @@ func fetchKernel(ctx context.Context, ask, cache string, say func(string, ...any
 func resolve(ctx context.Context, ask string) (name, version string, err error) {
 	name = ask
 	if name == "" {
-		name = metaPackage
+		name = MetaPackage
 	}
 	for range 2 { // a metapackage depends on the package with the files
 		out, err := output(ctx, "apt-cache", "show", "--no-all-versions", name)
@@ -154,10 +161,10 @@ func unpack(ctx context.Context, deb, dir string) error {
 }
 
 // newestCached returns the most recently unpacked kernel.
-func newestCached(cache string) (guestKernel, error) {
+func newestCached(cache string) (Kernel, error) {
 	dirs, err := filepath.Glob(filepath.Join(cache, "linux-image-*"))
 	if err != nil || len(dirs) == 0 {
-		return guestKernel{}, errors.Join(err, fs.ErrNotExist)
+		return Kernel{}, errors.Join(err, fs.ErrNotExist)
 	}
 	slices.SortFunc(dirs, func(a, b string) int { return int(modified(a) - modified(b)) })
 	return openKernel(dirs[len(dirs)-1])
@@ -173,22 +180,22 @@ func modified(p string) int64 {
 
 // openKernel finds the image and the modules in an unpacked package. Debian 13 has its modules
 // in usr/lib.
-func openKernel(dir string) (guestKernel, error) {
+func openKernel(dir string) (Kernel, error) {
 	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	if err != nil {
-		return guestKernel{}, err
+		return Kernel{}, err
 	}
 	if len(images) != 1 {
-		return guestKernel{}, unavailable{fmt.Errorf("%s: %d kernels in boot: expected one", dir, len(images))}
+		return Kernel{}, Unavailable{fmt.Errorf("%s: %d kernels in boot: expected one", dir, len(images))}
 	}
-	k := guestKernel{release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-"), image: images[0]}
+	k := Kernel{Release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-"), Image: images[0]}
 	for _, lib := range []string{"lib", "usr/lib"} {
-		k.modules = filepath.Join(dir, lib, "modules", k.release)
+		k.modules = filepath.Join(dir, lib, "modules", k.Release)
 		if _, err = os.Stat(k.modules); err == nil {
 			return k, nil
 		}
 	}
-	return guestKernel{}, unavailable{fmt.Errorf("%s: no modules for %s: %w", dir, k.release, err)}
+	return Kernel{}, Unavailable{fmt.Errorf("%s: no modules for %s: %w", dir, k.Release, err)}
 }
 
 // module is a module to load, with its uncompressed content.
@@ -200,7 +207,7 @@ type module struct {
 // load returns the wanted modules and their dependencies, in an order in which they can be
 // loaded. A package contains no modules.dep, which is generated at installation, so the
 // dependencies are read from the modules.
-func (k guestKernel) load(ctx context.Context, wanted []string) ([]module, error) {
+func (k Kernel) load(ctx context.Context, wanted []string) ([]module, error) {
 	builtin := map[string]bool{}
 	list, err := os.ReadFile(filepath.Join(k.modules, "modules.builtin"))
 	if err != nil {
@@ -225,7 +232,7 @@ func (k guestKernel) load(ctx context.Context, wanted []string) ([]module, error
 		}
 		file, ok := files[name]
 		if !ok {
-			return nil, nil, fmt.Errorf("kernel %s has no module %s", k.release, name)
+			return nil, nil, fmt.Errorf("kernel %s has no module %s", k.Release, name)
 		}
 		data, err := readModule(ctx, file)
 		if err != nil {
@@ -286,7 +293,7 @@ func readModule(ctx context.Context, file string) ([]byte, error) {
 		tool := map[string]string{".xz": "xz", ".zst": "zstd", ".gz": "gzip"}[filepath.Ext(file)]
 		out, err := exec.CommandContext(ctx, tool, "-dc", file).Output()
 		if err != nil {
-			return nil, unavailable{fmt.Errorf("unpack %s: %s: %w", file, tool, err)}
+			return nil, Unavailable{fmt.Errorf("unpack %s: %s: %w", file, tool, err)}
 		}
 		return out, nil
 	}

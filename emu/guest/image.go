@@ -1,7 +1,8 @@
-package main
+package guest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,20 +32,26 @@ const (
 	modeDevice = 0o020000
 )
 
-// image is the content of an initramfs: files by absolute path.
-type image struct{ files map[string]entry }
+// Image is the content of an initramfs: files by absolute path.
+type Image struct{ files map[string]entry }
 
-func newImage() *image {
-	im := &image{files: map[string]entry{}}
+// NewImage returns an image whose first process is a program of this machine that begins with First.
+func NewImage(program string) (*Image, error) {
+	im := &Image{files: map[string]entry{}}
 	// The kernel opens the console for init before init can mount /dev.
 	im.add("/dev/console", entry{mode: modeDevice | 0o600, major: 5, minor: 1})
 	for _, dir := range []string{"/proc", "/sys", "/run", "/tmp"} {
-		im.add(dir, entry{mode: modeDir | 0o755})
+		im.Dir(dir)
 	}
-	return im
+	im.Text("/etc/passwd", "root:x:0:0:root:/tmp:/bin/sh\n")
+	im.Text("/etc/group", "root:x:0:\n")
+	im.Text("/etc/hosts", "127.0.0.1 localhost\n")
+	im.Text("/etc/nsswitch.conf", "hosts: files\n")
+	im.Text(signPath, "")
+	return im, im.CopyFile(initPath, program)
 }
 
-func (im *image) add(name string, e entry) {
+func (im *Image) add(name string, e entry) {
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
 		if _, ok := im.files[dir]; !ok {
 			im.files[dir] = entry{mode: modeDir | 0o755}
@@ -53,12 +60,28 @@ func (im *image) add(name string, e entry) {
 	im.files[name] = e
 }
 
-func (im *image) text(name, text string) {
-	im.add(name, entry{mode: modeFile | 0o644, data: []byte(text)})
+// Text adds a file.
+func (im *Image) Text(name, text string) { im.Data(name, []byte(text)) }
+
+// Data adds a file, whose content the image keeps.
+func (im *Image) Data(name string, data []byte) {
+	im.add(name, entry{mode: modeFile | 0o644, data: data})
 }
 
-// copyFile adds a file of this machine. It follows links.
-func (im *image) copyFile(name, from string) error {
+// Dir adds a directory.
+func (im *Image) Dir(name string) { im.add(name, entry{mode: modeDir | 0o755}) }
+
+// Modules adds modules of a kernel and those they need, which Setup loads.
+func (im *Image) Modules(ctx context.Context, k Kernel, wanted ...string) error {
+	list, err := k.load(ctx, wanted)
+	for i, m := range list {
+		im.Data(fmt.Sprintf("%s/%03d-%s.ko", modulePath, i, m.name), m.data)
+	}
+	return err
+}
+
+// CopyFile adds a file of this machine. It follows links.
+func (im *Image) CopyFile(name, from string) error {
 	info, err := os.Stat(from)
 	if err != nil {
 		return err
@@ -71,9 +94,9 @@ func (im *image) copyFile(name, from string) error {
 	return nil
 }
 
-// copyTree adds every file below from for which keep is true. keep gets the path relative
+// CopyTree adds every file below from for which keep is true. keep gets the path relative
 // to from.
-func (im *image) copyTree(name, from string, keep func(rel string, d fs.DirEntry) bool) error {
+func (im *Image) CopyTree(name, from string, keep func(rel string, d fs.DirEntry) bool) error {
 	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -88,21 +111,21 @@ func (im *image) copyTree(name, from string, keep func(rel string, d fs.DirEntry
 				return fs.SkipDir
 			}
 		case d.IsDir():
-			im.add(path.Join(name, rel), entry{mode: modeDir | 0o755})
+			im.Dir(path.Join(name, rel))
 		case d.Type().IsRegular():
-			return im.copyFile(path.Join(name, rel), p)
+			return im.CopyFile(path.Join(name, rel), p)
 		}
 		return nil
 	})
 }
 
-// copyProgram adds a program of this machine, and the libraries it is linked with.
-func (im *image) copyProgram(name string) error {
-	found, err := lookProgram(name)
+// CopyProgram adds a program of this machine, and the libraries it is linked with.
+func (im *Image) CopyProgram(name string) error {
+	found, err := LookProgram(name)
 	if err != nil {
 		return err
 	}
-	if err := im.copyFile("/bin/"+name, found); err != nil {
+	if err := im.CopyFile(BinaryPath+"/"+name, found); err != nil {
 		return err
 	}
 	out, err := exec.Command("ldd", found).CombinedOutput()
@@ -113,15 +136,15 @@ func (im *image) copyProgram(name string) error {
 		return fmt.Errorf("libraries of %s: %w: %s", found, err, bytes.TrimSpace(out))
 	}
 	for _, lib := range libraries(string(out)) {
-		if err := im.copyFile(lib, lib); err != nil {
+		if err := im.CopyFile(lib, lib); err != nil {
 			return fmt.Errorf("libraries of %s: %w", found, err)
 		}
 	}
 	return nil
 }
 
-// lookProgram finds a program in PATH or in the directories of root's PATH.
-func lookProgram(name string) (string, error) {
+// LookProgram finds a program in PATH or in the directories of root's PATH.
+func LookProgram(name string) (string, error) {
 	found, err := exec.LookPath(name)
 	for _, dir := range []string{"/usr/sbin", "/sbin"} {
 		if err != nil {
@@ -148,7 +171,7 @@ func libraries(ldd string) []string {
 
 // write writes the archive that the kernel unpacks, in the new ASCII format of cpio(5).
 // Directories come before their files.
-func (im *image) write(w io.Writer) error {
+func (im *Image) write(w io.Writer) error {
 	inode := uint32(0)
 	for _, name := range slices.Sorted(maps.Keys(im.files)) {
 		inode++

@@ -1,0 +1,144 @@
+// Package guest runs a static program as the only one of a virtual machine, which qemu emulates in software. It
+// needs no KVM and no root: a stock kernel, an initramfs that is built in memory, and qemu.
+//
+// With Machine.Virtual the machine is in virtual time: its clock counts its instructions and jumps over idle time,
+// so that nothing outside of it can disturb it, and equal images leave equal output.
+//
+// The package does not know what the program does.
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Program is the emulator, and Package what has it on Debian.
+const (
+	Program = "qemu-system-x86_64"
+	Package = "qemu-system-x86"
+)
+
+// Machine is a virtual machine.
+type Machine struct {
+	Kernel     Kernel
+	Image      *Image
+	Memory     int // MB
+	Processors int // of a machine in real time; one in virtual time has one
+	Virtual    bool
+	// Console is the file for messages of the kernel.
+	Console string
+	// Ports are regular files. The guest appends to them what it writes to Port.
+	Ports []*os.File
+	// Args are further arguments of qemu, and Stdout is its output.
+	Args   []string
+	Stdout io.Writer
+}
+
+// PortModules are what a guest with ports needs.
+var PortModules = []string{"virtio_pci", "virtio_console"}
+
+// Look returns the path of qemu, or why it cannot run here.
+func Look() (string, error) {
+	if runtime.GOARCH != "amd64" {
+		return "", Unavailable{fmt.Errorf("the guest is x86-64 and uses programs of this machine, which is %s", runtime.GOARCH)}
+	}
+	found, err := exec.LookPath(Program)
+	if err != nil {
+		return "", Unavailable{fmt.Errorf("%w: apt-get install --no-install-recommends %s", err, Package)}
+	}
+	return found, nil
+}
+
+// killWait is the time that qemu gets to end before it is killed.
+const killWait = 5 * time.Second
+
+// Run runs the machine until it powers off. When ctx or this process ends, so does the machine.
+func (m Machine) Run(ctx context.Context) (err error) {
+	qemu, err := Look()
+	if err != nil {
+		return err
+	}
+	initrd, err := m.Image.memory()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, initrd.Close()) }()
+	cmd := exec.CommandContext(ctx, qemu, m.arguments()...)
+	cmd.ExtraFiles = append([]*os.File{initrd}, m.Ports...)
+	var complaints bytes.Buffer
+	cmd.Stderr, cmd.Stdout = &complaints, m.Stdout
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	cmd.WaitDelay = killWait
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	// The signal comes when the thread ends that started the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return Unavailable{err}
+	}
+	if err := cmd.Wait(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("guest: %w %s", err, bytes.TrimSpace(complaints.Bytes()))
+	}
+	return nil
+}
+
+// arguments returns the arguments of qemu, which has the image as file 3 and the ports from 4 on.
+func (m Machine) arguments() []string {
+	args := []string{
+		"-m", strconv.Itoa(m.Memory), "-display", "none", "-monitor", "none", "-nodefaults", "-no-user-config", "-no-reboot",
+		"-kernel", m.Kernel.Image, "-initrd", "/proc/self/fd/3", "-serial", "file:" + m.Console,
+	}
+	// A panic restarts the guest at once; -no-reboot makes qemu exit instead.
+	boot := []string{"console=ttyS0", "panic=-1", "rdinit=" + initPath}
+	if m.Virtual {
+		args = append(args,
+			"-accel", "tcg,thread=single", "-smp", "1",
+			// One instruction is one nanosecond, and idle time passes at once. Recording, to nowhere, makes qemu
+			// order its events by the count of instructions, not as threads of the host happen to run.
+			"-icount", "shift=0,sleep=off,align=off,rr=record,rrfile=/dev/null",
+			"-cpu", "max,-rdrand,-rdseed", // which return numbers of the host
+			"-rtc", "base=2026-01-01,clock=vm")
+		// Addresses of the kernel, and its random numbers, are the same at each boot.
+		boot = append(boot, "loglevel=3", "nokaslr", "random.trust_cpu=off")
+	} else {
+		args = append(args, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", strconv.Itoa(m.Processors))
+		boot = append(boot, "loglevel=5")
+	}
+	args = append(args, "-append", strings.Join(boot, " "))
+	if len(m.Ports) > 0 {
+		// Another thread of qemu would serve the ports when it happens to run.
+		args = append(args, "-device", "virtio-serial-pci,ioeventfd=off")
+	}
+	for i := range m.Ports {
+		args = append(args, "-chardev", fmt.Sprintf("file,id=port%d,path=/proc/self/fd/%d,append=on", i, 4+i),
+			"-device", fmt.Sprintf("virtserialport,nr=%d,chardev=port%d", i+1, i))
+	}
+	return append(args, m.Args...)
+}
+
+// memory returns a file in memory with the archive.
+func (im *Image) memory() (*os.File, error) {
+	fd, err := unix.MemfdCreate("initrd", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("image of the guest: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "initrd")
+	if err := im.write(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("image of the guest: %w", err), f.Close())
+	}
+	return f, nil
+}

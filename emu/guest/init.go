@@ -1,0 +1,156 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Paths in a guest.
+const (
+	initPath   = "/init"
+	signPath   = "/testbed-guest" // of an image, so that the first process of a container is none of a guest
+	modulePath = "/modules"       // in the order of their names
+	// BinaryPath is the PATH of a guest.
+	BinaryPath = "/bin"
+)
+
+// insideEnv is set in all processes of a guest but its first.
+const insideEnv = "TESTBED_GUEST"
+
+// Inside reports whether this process is one of a guest.
+func Inside() bool { return os.Getenv(insideEnv) == "1" }
+
+// First does the work of the first process of a guest, and returns in all others: it starts the same program
+// again, reaps orphaned processes, as programs expect of an init, and powers the guest off when the program ends.
+func First() {
+	if os.Getpid() != 1 {
+		return
+	}
+	if _, err := os.Stat(signPath); err != nil {
+		return
+	}
+	pid := 0
+	p, err := os.StartProcess(initPath, []string{initPath}, &os.ProcAttr{
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Env:   []string{insideEnv + "=1", "PATH=" + BinaryPath, "HOME=/tmp", "TMPDIR=/tmp", "USER=root", "TERM=dumb"},
+	})
+	if err == nil {
+		pid = p.Pid
+	} else {
+		fmt.Fprintln(os.Stderr, "init:", err)
+	}
+	for pid != 0 {
+		ended, err := unix.Wait4(-1, nil, 0, nil)
+		if ended == pid || err != nil && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	unix.Sync()
+	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF); err != nil {
+		fmt.Fprintln(os.Stderr, "init: power off:", err)
+	}
+	select {} // an init that ends is a kernel panic
+}
+
+// Setup makes the guest what a program expects of a machine: it mounts what a distribution mounts, loads the
+// modules of the image, and sets the loopback interface up.
+func Setup() error {
+	for _, m := range []struct{ kind, on, data string }{
+		{"proc", "/proc", ""},
+		{"sysfs", "/sys", ""},
+		{"devtmpfs", "/dev", ""},
+		{"tmpfs", "/run", "mode=755"},
+		{"cgroup2", "/sys/fs/cgroup", ""},
+		{"tmpfs", "/dev/shm", ""},
+		{"devpts", "/dev/pts", "mode=620,ptmxmode=666"},
+	} {
+		if err := os.MkdirAll(m.on, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, m.on, m.kind, 0, m.data); err != nil {
+			return fmt.Errorf("mount %s on %s: %w", m.kind, m.on, err)
+		}
+	}
+	if err := os.Symlink("/proc/self/fd", "/dev/fd"); err != nil {
+		return err
+	}
+	// All cgroups have these controllers, as on a machine with systemd.
+	if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+cpu +io +memory"), 0); err != nil {
+		return fmt.Errorf("controllers of cgroup 2: %w", err)
+	}
+	return errors.Join(loadModules(), loopbackUp())
+}
+
+func loadModules() error {
+	files, err := filepath.Glob(modulePath + "/*") // in order
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := unix.InitModule(data, ""); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("load module %s: %w", name, err)
+		}
+		if err := os.Remove(name); err != nil { // frees memory
+			return err
+		}
+	}
+	return nil
+}
+
+// AwaitFile waits until the kernel has found a device.
+func AwaitFile(name string, limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	for {
+		_, err := os.Stat(name)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// portWait bounds the wait for a port in a guest.
+const portWait = 10 * time.Second
+
+// Port opens the port of a guest that writes to the file of Machine.Ports at a place.
+func Port(place int) (*os.File, error) {
+	device := fmt.Sprintf("vport0p%d", place+1)
+	if err := AwaitFile("/sys/class/virtio-ports/"+device, portWait); err != nil {
+		return nil, fmt.Errorf("port %d of the guest: %w", place, err)
+	}
+	return os.OpenFile("/dev/"+device, os.O_WRONLY, 0)
+}
+
+// Release returns the release of the guest's kernel.
+func Release() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strings.TrimSpace(string(b)), err
+}
+
+// loopbackUp sets lo up, as every distribution does at boot.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request); err != nil {
+		return fmt.Errorf("lo up: %w", err)
+	}
+	return nil
+}
