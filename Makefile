@@ -139,7 +139,7 @@ lint:
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 
-# Compared with bare netlink, Mininet and tshark, where they are installed; BENCH_FLAGS such as -rounds 9 -big -json.
+# Compared with bare netlink, Mininet, tshark and SimGrid, where they are installed; BENCH_FLAGS such as -rounds 9 -big -json.
 bench:
 	$(SUDO) $(GO) run ./scripts/bench $(BENCH_FLAGS)
 

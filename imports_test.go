@@ -109,12 +109,12 @@ var arrows = map[string][]string{
 	"workloads/oracletest":  {},
 	"results/tooltest":      {},
 	"workloads/drawntest":   {},
-	"scripts/bench":         {"results/metrics"},           // runs other programs
-	"scripts/philae":        {},                            // scenario files, and tests of them
-	"scripts/sinbad":        {},                            // the same
-	"scripts/quickstart":    {},                            // scenario files, and tests of them
-	"scripts/engines":       {},                            // tests of a document
-	"scripts/testvm":        {"emu/guest", "emu/longtest"}, // runs the tests of others
+	"scripts/bench":         {"results/metrics", "results/safefile"}, // runs other programs
+	"scripts/philae":        {},                                      // scenario files, and tests of them
+	"scripts/sinbad":        {},                                      // the same
+	"scripts/quickstart":    {},                                      // scenario files, and tests of them
+	"scripts/engines":       {},                                      // tests of a document
+	"scripts/testvm":        {"emu/guest", "emu/longtest"},           // runs the tests of others
 }
 
 // TestArchitecture generates the tables of packages, with the first sentence of each package's
