@@ -73,23 +73,71 @@ func TestCommandReference(t *testing.T) {
 	}
 }
 
+// Parameters that several policies of a role have, with the same values and meaning, stand in one table.
 func TestPolicyReference(t *testing.T) {
 	var b strings.Builder
+	table := func(params []catalog.Param, value func(catalog.Param) string) {
+		b.WriteString("\n| parameter | values | default | what it is |\n| --- | --- | --- | --- |\n")
+		for _, p := range params {
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, p.Values(), value(p), p.Doc)
+		}
+	}
 	for _, role := range catalog.All().Roles() {
 		fmt.Fprintf(&b, "\n## %s policies\n", role)
-		for _, e := range catalog.All().Entries(role) {
-			fmt.Fprintf(&b, "\n### %s\n\n%s\n", policyHeading(role, e.Name), e.Doc)
-			if len(e.Params) == 0 {
-				continue
-			}
-			b.WriteString("\n| parameter | values | default | what it is |\n| --- | --- | --- | --- |\n")
+		entries := catalog.All().Entries(role)
+		key := func(p catalog.Param) string { return p.Name + p.Values() + p.Unit + p.Doc }
+		var several []catalog.Param     // that more than one policy has
+		values := map[string][]string{} // of them, by policy
+		for _, e := range entries {
 			for _, p := range e.Params {
-				fmt.Fprintf(&b, "| `%s` | %s | `%v` %s | %s |\n", p.Name, p.Values(), p.Default, p.Unit, p.Doc)
+				values[key(p)] = append(values[key(p)], fmt.Sprintf("`%v`", p.Default))
+				if len(values[key(p)]) == 2 {
+					several = append(several, p)
+				}
 			}
+		}
+		for _, e := range entries {
+			fmt.Fprintf(&b, "\n### %s\n\n%s\n", policyHeading(role, e.Name), e.Doc)
+			var own []catalog.Param
+			var names []string // of the others
+			for _, p := range e.Params {
+				switch all := values[key(p)]; {
+				case len(all) == 1:
+					own = append(own, p)
+				case len(slices.Compact(slices.Clone(all))) > 1:
+					names = append(names, fmt.Sprintf("`%s` (default: `%v`)", p.Name, p.Default))
+				default:
+					names = append(names, fmt.Sprintf("`%s`", p.Name))
+				}
+			}
+			all := ""
+			if len(names) == len(several) {
+				names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "`") })
+				all = "all "
+			}
+			if len(own) > 0 {
+				table(own, func(p catalog.Param) string { return fmt.Sprintf("`%v` %s", p.Default, p.Unit) })
+			}
+			if len(names) > 0 || all != "" {
+				fmt.Fprintf(&b, "\nIt has %s[shared parameters](#shared-parameters-of-%s-policies)%s.\n", all, role, listed(names))
+			}
+		}
+		if len(several) > 0 {
+			fmt.Fprintf(&b, "\n### Shared parameters of %s policies\n", role)
+			table(several, func(p catalog.Param) string {
+				return strings.TrimSpace(strings.Join(slices.Compact(slices.Clone(values[key(p)])), ", ") + " " + p.Unit)
+			})
 		}
 	}
 	b.WriteString("\n")
 	generated(t, "docs/policies.md", b.String())
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(names, ", ")
 }
 
 // TestSimulationReference checks that every column and key of simulated traces, and every file of
