@@ -17,6 +17,7 @@ import (
 	"testbed/results/plot"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
+	"testbed/topo/words"
 	"testbed/workloads"
 )
 
@@ -231,14 +232,38 @@ func (a *app) noteChanges(dir string, changes []rundir.Change) {
 // mostChanges is the maximum number of changed files that are printed for a run directory.
 const mostChanges = 20
 
-// openRuns reads run directories, and notes partial and changed ones on standard error.
-func (a *app) openRuns(dirs []string) ([]*rundir.Run, error) {
-	var runs []*rundir.Run
-	var errs []error
+// runDirs replaces the directories of sweeps by those of their points, and leaves out links to others.
+func (a *app) runDirs(dirs []string) (all []string, err error) {
 	for i, dir := range dirs {
 		if linkToOther(dirs, i) {
 			continue
 		}
+		s, err := rundir.ReadSweep(dir)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
+			all = append(all, dir)
+			continue
+		}
+		points, missing := s.PointDirs(dir)
+		if len(missing) > 0 {
+			fmt.Fprintf(a.stderr, "note: %s: no trial has ended of %s: %s\n", dir, words.Plural(len(missing), "point", "points"), words.First(missing, mostListed))
+		}
+		all = append(all, points...)
+	}
+	return all, nil
+}
+
+// openRuns reads directories of runs and sweeps, and notes partial and changed ones on standard error.
+func (a *app) openRuns(dirs []string) ([]*rundir.Run, error) {
+	dirs, err := a.runDirs(dirs)
+	if err != nil {
+		return nil, err
+	}
+	var runs []*rundir.Run
+	var errs []error
+	for _, dir := range dirs {
 		r, err := rundir.Open(dir)
 		if err != nil {
 			errs = append(errs, err)

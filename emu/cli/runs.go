@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,8 @@ func (a *app) runsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "runs [DIRECTORY]", Short: "List run directories, newest first",
 		Long: `Runs lists the run directories in a directory ("runs" by default): name, scenario, date,
-arms, the worst verdict of any arm, and size on disk. It compares the files of each run with
+arms, the worst verdict of any arm, size on disk, seed, and if there are any, machines and the values
+of swept variables and of keys that arms set. It compares the files of each run with
 the sums in its manifest, and says "changed" where one differs (testbed report names it). The link
 "latest" in the directory points to the newest run, and can be given to every verb that reads a run.`,
 		Example: `  testbed runs
@@ -86,17 +88,44 @@ func drawRuns(w io.Writer, dir string, list []rundir.Entry) error {
 		return err
 	}
 	name := tables.Column{Left: true, Fold: leastName}
-	t := tables.Table{Head: []string{"run", "scenario", "started", "arms", "verdict", "size"}, Columns: []tables.Column{tables.Names(), name, {Left: true}, name, {Left: true}, {}}}
+	t := tables.Table{Head: []string{"run", "scenario", "started", "arms", "verdict", "size", "seed", "machine", "varied"},
+		Columns: []tables.Column{tables.Names(), name, {Left: true}, name, {Left: true}, {}, {}, {Left: true, Drop: 1}, tables.Prose()}}
 	for _, e := range list {
-		started := "–"
+		started := none
 		if !e.Started.IsZero() {
 			started = e.Started.Local().Format("2006-01-02 15:04")
 		}
-		t.Rows = append(t.Rows, []string{e.Name, e.Scenario, started, strings.Join(e.Arms, ", "), runState(e), units.Compact(float64(e.Size), "B")})
+		t.Rows = append(t.Rows, []string{e.Name, e.Scenario, started, strings.Join(e.Arms, ", "), runState(e), units.Compact(float64(e.Size), "B"),
+			orNone(words.First(e.Seeds, mostListed)), orNone(words.First(e.Machines, mostListed)), orNone(varied(e.Varied))})
+	}
+	for i := len(t.Columns) - 1; i >= 0; i-- { // without machines and varied keys where there are none
+		if !slices.ContainsFunc(t.Rows, func(row []string) bool { return row[i] != none }) {
+			t.Head, t.Columns = slices.Delete(t.Head, i, i+1), slices.Delete(t.Columns, i, i+1)
+			for k, row := range t.Rows {
+				t.Rows[k] = slices.Delete(row, i, i+1)
+			}
+		}
 	}
 	_, err := t.Draw(w, plainStyle(0))
 	return err
 }
+
+// none is a cell without a value.
+const none = "–"
+
+// mostListed is the largest number of values that a cell of a table names.
+const mostListed = 6
+
+// varied names variables and keys with their values.
+func varied(all []rundir.Varied) string {
+	var parts []string
+	for _, v := range all {
+		parts = append(parts, v.Name+": "+words.First(v.Values, mostListed))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func orNone(cell string) string { return cmp.Or(cell, none) }
 
 // runState is the verdict of a run, or why it has none.
 func runState(e rundir.Entry) string {
@@ -119,5 +148,5 @@ func runState(e rundir.Entry) string {
 	if len(e.Changes) > 0 {
 		parts = append(parts, "changed")
 	}
-	return cmp.Or(strings.TrimPrefix(strings.Join(parts, ", "), ", "), "–")
+	return cmp.Or(strings.TrimPrefix(strings.Join(parts, ", "), ", "), none)
 }

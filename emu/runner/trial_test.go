@@ -79,12 +79,12 @@ repeat: 2
 	}
 	set := map[string]string{}
 	for arm, values := range run.Manifest.Set {
-		set[arm] = rundir.Values(values)
+		set[arm] = fmt.Sprint(values)
 	}
 	if d := cmp.Diff(map[string]string{
-		"two":  "fabric.oversubscription=2:1; disk.write=80Mbps",
-		"one":  "fabric.oversubscription=1:1; disk.write=80Mbps",
-		"slow": "fabric.oversubscription=2:1; disk.write=8Mbps",
+		"two":  "[{fabric.oversubscription 2:1} {disk.write 80Mbps}]",
+		"one":  "[{fabric.oversubscription 1:1} {disk.write 80Mbps}]",
+		"slow": "[{fabric.oversubscription 2:1} {disk.write 8Mbps}]",
 	}, set); d != "" {
 		t.Errorf("set keys in the manifest (-want +got):\n%s", d)
 	}

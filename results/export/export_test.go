@@ -318,6 +318,9 @@ func readAll(t *testing.T, dir string) map[string]string {
 	}
 	out := map[string]string{}
 	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
 		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			t.Fatal(err)
@@ -376,6 +379,68 @@ func TestFewPairsHaveNoInterval(t *testing.T) {
 		}
 		if at("cct_paired") != "1.5" || at("cct_paired_low") != low || at("cct_paired_high") != high {
 			t.Errorf("%v: %q [%q, %q], want [%q, %q]", ci, at("cct_paired"), at("cct_paired_low"), at("cct_paired_high"), low, high)
+		}
+	}
+}
+
+// A row of any table has its trial, with what varied, by run, arm and repeat; a void trial has a row.
+func TestTrialsNameWhatVaried(t *testing.T) {
+	runs := two(t)
+	runs[0].Manifest.Vars = []rundir.Value{{Name: "over", Value: "5:1"}, {Name: "load", Value: "0.2"}}
+	runs[0].Manifest.Set = map[string][]rundir.Value{"sebf+hdfs": {{Name: "fabric.queue", Value: `5"ms`}}}
+	table := func(name string) (rows []map[string]string) {
+		tab, err := export.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := cells(t, write(t, tab, runs, export.CSV, export.Options{}))
+		for _, line := range all[1:] {
+			row := map[string]string{}
+			for i, name := range all[0] {
+				row[name] = line[i]
+			}
+			rows = append(rows, row)
+		}
+		return rows
+	}
+	trial := func(row map[string]string) string { return row["run"] + " " + row["arm"] + " " + row["repeat"] }
+	trials := map[string]map[string]string{}
+	for _, row := range table("trials") {
+		trials[trial(row)] = row
+	}
+	for at, want := range map[string]string{
+		"made sebf+hdfs 1":   `pass 8 {"over": "5:1", "load": "0.2"} {"fabric.queue": "5\"ms"} 0123456789ab 2 2025-12-29T09:20:00Z`,
+		`made odd, "name" 1`: `void 8 {"over": "5:1", "load": "0.2"}  0123456789ab 2 2025-12-29T09:20:00Z`,
+		"sim sebf+sinbad 0":  "fluid model 7     ",
+		"sim no such arm 0":  "      ",
+	} {
+		r := trials[at]
+		got := strings.Join([]string{r["verdict"], r["seed"], r["vars"], r["set"], r["machine"], r["cpus"], r["began"]}, " ")
+		if got != want {
+			t.Errorf("trial %s: %s, want %s", at, got, want)
+		}
+	}
+	for _, name := range []string{"flows", "coflows", "blocks", "requests", "jobs", "attempts", "progress", "links"} {
+		rows := table(name)
+		for _, row := range rows {
+			if trials[trial(row)] == nil {
+				t.Errorf("%s: no trial %s", name, trial(row))
+			}
+		}
+		if len(rows) == 0 {
+			t.Errorf("%s has no rows: the test shows nothing", name)
+		}
+	}
+	if runs := table("runs"); runs[0]["vars"] != `{"over": "5:1", "load": "0.2"}` || runs[1]["vars"] != "" {
+		t.Errorf("runs: %q", runs)
+	}
+	if err := os.Remove(filepath.Join(runs[0].Dir, "arm1", "0", rundir.TrialFile)); err != nil {
+		t.Fatal(err)
+	}
+	tab, _ := export.Find("trials")
+	for _, f := range []export.Format{export.CSV, export.JSONLines, export.Parquet} {
+		if err := export.Write(io.Discard, tab, runs, f, export.Options{}); err == nil || !strings.Contains(err.Error(), "trial.json: it is missing") {
+			t.Errorf("%s without a trial: error %v", f, err)
 		}
 	}
 }

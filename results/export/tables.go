@@ -1,6 +1,8 @@
 package export
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -30,8 +32,13 @@ type exported[T any] struct {
 	Row T      `csv:",inline"`
 }
 
-// table returns a table with the columns of T. Flags are its last columns.
+// table returns a table with the columns of T.
 func table[T any](name, doc string, list func(*rundir.Run) []T) Table {
+	return tableOf(name, doc, func(r *rundir.Run) ([]T, error) { return list(r), nil })
+}
+
+// tableOf returns a table with the columns of T, whose rows may be unreadable. Flags are its last columns.
+func tableOf[T any](name, doc string, list func(*rundir.Run) ([]T, error)) Table {
 	t := Table{Name: name, Doc: doc, Columns: schema.Columns[exported[T]]()}
 	flag := func(c schema.Column) int {
 		if c.Type == schema.Bool {
@@ -41,11 +48,16 @@ func table[T any](name, doc string, list func(*rundir.Run) []T) Table {
 	}
 	slices.SortStableFunc(t.Columns, func(a, b schema.Column) int { return flag(a) - flag(b) })
 	header := t.header()
-	rows := func(runs []*rundir.Run) iter.Seq[*exported[T]] {
+	rows := func(runs []*rundir.Run, failed *error) iter.Seq[*exported[T]] {
 		return func(yield func(*exported[T]) bool) {
 			for _, r := range runs {
 				row := exported[T]{Run: r.Summary.RunID}
-				for _, row.Row = range list(r) {
+				all, err := list(r)
+				if err != nil {
+					*failed = fmt.Errorf("read run %s: %w", r.Dir, err)
+					return
+				}
+				for _, row.Row = range all {
 					if !yield(&row) {
 						return
 					}
@@ -53,15 +65,17 @@ func table[T any](name, doc string, list func(*rundir.Run) []T) Table {
 			}
 		}
 	}
-	t.rows = func(runs []*rundir.Run, row func(reflect.Value) error) error {
-		for x := range rows(runs) {
+	t.rows = func(runs []*rundir.Run, row func(reflect.Value) error) (err error) {
+		for x := range rows(runs, &err) {
 			if err := row(reflect.ValueOf(x).Elem()); err != nil {
 				return err
 			}
 		}
-		return nil
+		return err
 	}
-	t.csv = func(w io.Writer, runs []*rundir.Run) error { return schema.Encode(w, header, rows(runs)) }
+	t.csv = func(w io.Writer, runs []*rundir.Run) (err error) {
+		return cmp.Or(schema.Encode(w, header, rows(runs, &err)), err)
+	}
 	return t
 }
 
@@ -78,6 +92,7 @@ func Tables() []Table {
 	return []Table{
 		table("runs", "one row per run", func(r *rundir.Run) []runRow { return []runRow{runOf(r)} }),
 		table("arms", "one row per arm: the figures of summary.json; null if the arm is void", armsOf),
+		tableOf("trials", "one row per trial: one execution of an arm; void ones too. The other tables join by run, arm and repeat", trialsOf),
 		table("flows", "one row per flow", func(r *rundir.Run) []schema.Flow { return r.Flows }),
 		table("coflows", "one row per coflow", func(r *rundir.Run) []schema.Coflow { return r.Coflows }),
 		table("blocks", "one row per block", func(r *rundir.Run) []schema.Block { return r.Blocks }),
@@ -111,7 +126,7 @@ type runRow struct {
 	Directory   string     `csv:"directory" doc:"directory of the run"`
 	State       string     `csv:"state" is:"null" doc:"complete, interrupted, failed or running; this and the following are null if the run has no manifest.json"`
 	Seed        string     `csv:"seed" is:"null" doc:"seed of the run, a decimal of up to 64 bits"`
-	Vars        string     `csv:"vars" is:"null" doc:"values of the swept variables, separated by semicolons"`
+	Vars        string     `csv:"vars" is:"null" doc:"values of the swept variables, as a JSON object"`
 	Repeats     *int       `csv:"repeats" doc:"requested repeats of each arm"`
 	Workload    string     `csv:"workload_fingerprint" is:"null" doc:"equal for runs of the same scenario and traces"`
 	ScaledBy    string     `csv:"scaled_by" is:"null" doc:"factor by which rates and sizes were divided"`
@@ -128,11 +143,58 @@ func runOf(r *rundir.Run) runRow {
 	row := runRow{Scenario: r.Summary.Scenario, Source: r.Summary.Source, Baseline: r.Summary.Baseline, Directory: r.Dir}
 	if m := r.Manifest; m != nil {
 		row.State, row.Seed, row.Repeats, row.Workload, row.ScaledBy = m.State, fmt.Sprint(m.Seed), &m.Repeats, m.Workload, m.ScaledBy
-		row.Vars = rundir.Values(m.Vars)
+		row.Vars = object(m.Vars)
 		row.Tool, row.Go, row.Kernel, row.CPUs, row.Calibration = m.Tool, m.Go, m.Kernel, &m.CPUs, m.Calibration
 		row.Started, row.Ended = utc(m.Started), utc(m.Ended)
 	}
 	return row
+}
+
+// object returns values as a JSON object in their order, "" for none.
+func object(values []rundir.Value) string {
+	var parts []string
+	for _, v := range values {
+		name, _ := json.Marshal(v.Name) // a string always marshals
+		value, _ := json.Marshal(v.Value)
+		parts = append(parts, fmt.Sprintf("%s: %s", name, value))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// trialRow is a rundir.Trial with what varied between the trials of its run and of other points of a sweep.
+type trialRow struct {
+	Arm         string     `csv:"arm" doc:"arm of the run"`
+	Repeat      int        `csv:"repeat" doc:"repeat of the arm, from 0"`
+	Verdict     string     `csv:"verdict" doc:"verdict of the trial when it ended; fluid model in a simulation"`
+	Key         string     `csv:"key" doc:"digest of all that the trial depends on besides the program and the machine"`
+	Seed        string     `csv:"seed" doc:"seed of its draws, a decimal of up to 64 bits"`
+	Vars        string     `csv:"vars" is:"null" doc:"values of the swept variables, as a JSON object"`
+	Set         string     `csv:"set" is:"null" doc:"values of the keys that arms of the run set, as a JSON object"`
+	Tool        string     `csv:"tool" doc:"version of testbed"`
+	Executed    string     `csv:"executed_run" is:"null" doc:"run that executed it, before a merge; this and the following are null in a simulation"`
+	Machine     string     `csv:"machine" is:"null" doc:"ID of the machine"`
+	Kernel      string     `csv:"kernel" is:"null" doc:"kernel release"`
+	CPUs        *int       `csv:"cpus" doc:"usable processors"`
+	Calibration string     `csv:"calibration" is:"null" doc:"calibration used for the links' token buckets"`
+	Began       *time.Time `csv:"began" unit:"UTC" doc:"when the trial began"`
+	Ended       *time.Time `csv:"ended" unit:"UTC" doc:"when the trial ended"`
+}
+
+func trialsOf(r *rundir.Run) (out []trialRow, err error) {
+	all, err := r.Trials()
+	for _, t := range all {
+		row := trialRow{Arm: t.Arm, Repeat: t.Repeat, Verdict: report.SourceFluidModel, Key: t.Key, Seed: fmt.Sprint(t.Seed),
+			Vars: object(r.Manifest.Vars), Set: object(r.Manifest.Set[t.Arm]), Tool: t.Tool, Executed: t.Run,
+			Machine: t.Machine, Kernel: t.Kernel, Calibration: t.Calibration, Began: utc(t.Began), Ended: utc(t.Ended)}
+		if t.Verdict != nil {
+			row.Verdict, row.CPUs = t.Verdict.String(), &t.CPUs
+		}
+		out = append(out, row)
+	}
+	return out, err
 }
 
 // utc returns nil for the zero time.
@@ -146,7 +208,7 @@ func utc(t time.Time) *time.Time {
 
 type armRow struct {
 	Arm           string  `csv:"arm" doc:"name"`
-	Set           string  `csv:"set" is:"null" doc:"values of the keys that arms of the run set, separated by semicolons"`
+	Set           string  `csv:"set" is:"null" doc:"values of the keys that arms of the run set, as a JSON object"`
 	Place         int     `csv:"place" doc:"position among the run's arms, from 0"`
 	Repeats       int     `csv:"repeats" doc:"completed repeats"`
 	Verdict       string  `csv:"verdict" doc:"worst verdict of the repeats; fluid model in a simulation"`
@@ -219,7 +281,7 @@ func armsOf(r *rundir.Run) (out []armRow) {
 		row := armRow{Arm: a.Name, Place: i, Repeats: a.Repeats, Verdict: report.SourceFluidModel, Problems: len(a.Problems),
 			CCT: figuresOf(a.CCT), FCT: figuresOf(a.FCT), WriteTime: figuresOf(a.WriteTime), RequestTime: figuresOf(a.RequestTime), JobTime: figuresOf(a.JobTime)}
 		if r.Manifest != nil {
-			row.Set = rundir.Values(r.Manifest.Set[a.Name])
+			row.Set = object(r.Manifest.Set[a.Name])
 		}
 		if a.Verdict != nil {
 			row.Verdict = a.Verdict.String()

@@ -27,6 +27,11 @@ type Entry struct {
 	Arms     []string  `json:"arms"`
 	// Points is the number of points of a sweep; 0 for a run without one.
 	Points int `json:"points,omitempty"`
+	// Seeds, Machines and Varied are what varied between trials, points included: seeds of scenarios, IDs of
+	// machines, and swept variables and keys that arms set.
+	Seeds    []uint64 `json:"seeds"`
+	Machines []string `json:"machines,omitempty"`
+	Varied   []Varied `json:"varied,omitempty"`
 	// Verdict is the worst of any arm; nil where there is none, as in a simulation.
 	Verdict *verdict.Level `json:"verdict"`
 	Size    int64          `json:"size_bytes"` // of all files
@@ -34,6 +39,12 @@ type Entry struct {
 	Changes []Change `json:"changes,omitempty"`
 	// Error is why the directory cannot be described, "" if it can.
 	Error string `json:"error,omitempty"`
+}
+
+// Varied is a variable or key with its values, each once.
+type Varied struct {
+	Name   string   `json:"name"`
+	Values []string `json:"values"`
 }
 
 // List returns the run directories in a directory, newest first: those that have a manifest. It
@@ -106,6 +117,10 @@ func (e *Entry) sweep(path string, s *Sweep) error {
 		if err := p.describe(filepath.Join(path, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+		for _, v := range p.Varied {
+			e.vary(v.Name, v.Values...)
+		}
+		e.Seeds, e.Machines = union(e.Seeds, p.Seeds), union(e.Machines, p.Machines)
 		for _, c := range p.Changes {
 			e.Changes = append(e.Changes, Change{name + "/" + c.File, c.What})
 		}
@@ -128,7 +143,19 @@ func (e *Entry) describe(path string) error {
 		return err
 	}
 	e.Scenario, e.Started, e.Backend, e.State, e.Arms, e.Changes = m.Scenario, m.Started, m.Backend, m.State, m.Arms, changes
-	r := &Run{Dir: path}
+	for _, v := range m.Vars {
+		e.vary(v.Name, v.Value)
+	}
+	for _, arm := range m.Arms {
+		for _, v := range m.Set[arm] {
+			e.vary(v.Name, v.Value)
+		}
+	}
+	r := &Run{Dir: path, Manifest: m}
+	if e.Machines, err = r.Machines(); err != nil {
+		return err
+	}
+	e.Seeds = []uint64{m.Seed}
 	var s report.Summary
 	if found, err := r.json(report.SummaryFile, &s); err != nil || !found {
 		return err
@@ -139,6 +166,25 @@ func (e *Entry) describe(path string) error {
 		}
 	}
 	return nil
+}
+
+// vary adds values of a variable or key.
+func (e *Entry) vary(name string, values ...string) {
+	i := slices.IndexFunc(e.Varied, func(v Varied) bool { return v.Name == name })
+	if i < 0 {
+		i, e.Varied = len(e.Varied), append(e.Varied, Varied{Name: name})
+	}
+	e.Varied[i].Values = union(e.Varied[i].Values, values)
+}
+
+// union returns the elements of a, and those of b that are new.
+func union[T comparable](a, b []T) []T {
+	for _, x := range b {
+		if !slices.Contains(a, x) {
+			a = append(a, x)
+		}
+	}
+	return a
 }
 
 // sizeOf returns the size of all files below a directory. Files that are removed meanwhile do not

@@ -103,15 +103,6 @@ type Value struct {
 	Value string `json:"value"`
 }
 
-// Values returns values as text: "over=1:1; load=0.5".
-func Values(all []Value) string {
-	var text []string
-	for _, v := range all {
-		text = append(text, v.Name+"="+v.Value)
-	}
-	return strings.Join(text, "; ")
-}
-
 // Run is the content of a run directory. Rows are in the order of their files: by arm,
 // repeat and ID.
 type Run struct {

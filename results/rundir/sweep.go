@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
+	"testbed/results/report"
 	"testbed/results/safefile"
 )
 
@@ -45,6 +47,20 @@ func ReadSweep(dir string) (*Sweep, error) {
 		return nil, fmt.Errorf("read sweep: %s: %w", name, err)
 	}
 	return s, nil
+}
+
+// PointDirs returns the run directories of the points of a sweep in a directory. Missing are the points without
+// figures, of which no trial has ended.
+func (s *Sweep) PointDirs(dir string) (dirs, missing []string) {
+	for _, name := range s.Points {
+		point := filepath.Join(dir, name)
+		if _, err := os.Stat(filepath.Join(point, report.SummaryFile)); errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, name)
+			continue
+		}
+		dirs = append(dirs, point)
+	}
+	return dirs, missing
 }
 
 // Save writes the sweep of a directory.

@@ -24,6 +24,18 @@ func Or(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
+// First joins at most n values, and counts the others: "a, b, 3 more".
+func First[T any](all []T, n int) string {
+	var names []string
+	for _, x := range all[:min(len(all), n)] {
+		names = append(names, fmt.Sprint(x))
+	}
+	if more := len(all) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
 // longest is the number of bytes of a name that Closest compares.
 const longest = 64
 

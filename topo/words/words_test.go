@@ -38,3 +38,11 @@ func TestClosest(t *testing.T) {
 		t.Errorf("of equals Closest returns %q, want the first", got)
 	}
 }
+
+func TestFirst(t *testing.T) {
+	for n, want := range map[int]string{0: "3 more", 2: "7, 8, 1 more", 3: "7, 8, 9", 5: "7, 8, 9"} {
+		if got := words.First([]int{7, 8, 9}, n); got != want {
+			t.Errorf("First %d = %q, want %q", n, got, want)
+		}
+	}
+}

@@ -103,6 +103,7 @@ func Write(t testing.TB, s Spec) string {
 		}
 		in.Arms = append(in.Arms, arm)
 	}
+	must(writeTrials(dir, s, in))
 	r, err := report.New(in)
 	must(err)
 	_, err = r.Write(dir)
@@ -116,6 +117,26 @@ func Write(t testing.TB, s Spec) string {
 	must(m.Seal(dir, ""))
 	must(m.Save(dir))
 	return dir
+}
+
+// Machine is the ID of the machine of trials on packets.
+const Machine = "0123456789ab"
+
+func writeTrials(dir string, s Spec, in report.Input) error {
+	var errs []error
+	for i, a := range in.Arms {
+		for k, rep := range a.Repeats {
+			t := rundir.Trial{Key: fmt.Sprintf("key%d%d", i, k), Arm: a.Name, Repeat: k, Seed: 7 + uint64(k), Tool: "test"}
+			if !s.FluidModel {
+				t.Verdict, t.Run, t.Machine, t.Kernel, t.CPUs = &rep.Verdict.Level, s.Run, Machine, "6", 2
+				t.Began, t.Ended = time.Unix(1767000000, 0).UTC(), time.Unix(1767000010, 0).UTC()
+			}
+			at := filepath.Join(dir, fmt.Sprint("arm", i), fmt.Sprint(k))
+			b, err := json.Marshal(t)
+			errs = append(errs, err, os.MkdirAll(at, 0o755), os.WriteFile(filepath.Join(at, rundir.TrialFile), b, 0o644))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Seal replaces the sums in the manifest of a run directory by those of its files, so that a test can read
