@@ -10,8 +10,9 @@
 # make picture  the picture of the README, from the newest run of the quickstart or RUN=…
 #              (needs chromium)
 # make install    what make has built, below PREFIX (/usr/local), through sudo if that is not
-#              writable; builds, which needs Go, only if something is missing; make uninstall
-#              removes it
+#              writable; compiles nothing; make uninstall removes it
+# make dist    packages for amd64 and arm64 in bin/dist: archives, .deb, .rpm, images, lists of
+#              components (CycloneDX) and checksums; the same bytes from the same commit and Go
 # make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
 # make test-engines  the commands of docs/scale-out.md on GNU parallel and Slurm, which it installs
 #              from Debian's packages if they are missing; a minute
@@ -22,16 +23,22 @@
 
 GO      ?= go
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo -E env "PATH=$$PATH")
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+# RELEASE for the commit of its tag, otherwise with the commit.
+RELEASE := $(shell sed -n 's/^const Release = "\(.*\)"$$/\1/p' emu/cli/version.go)
+DESCRIBE = git describe --dirty
+VERSION := $(shell [ "$$($(DESCRIBE) --exact-match --match 'v$(RELEASE)' 2>/dev/null)" = 'v$(RELEASE)' ] && echo '$(RELEASE)' || \
+	echo "$(RELEASE)+$$($(DESCRIBE) --always --exclude '*' 2>/dev/null || echo unknown)" | tr - .)
 # Without symbol tables, which profiles of the program do not need; make STRIP= keeps them for perf and debuggers.
 STRIP   ?= -s -w
 LDFLAGS := $(STRIP) -X testbed/emu/cli.version=$(VERSION)
 
+# The time of man pages and packages: that of the commit.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat -c %Y emu/cli/version.go)
 # Without C, and without paths of this directory, everywhere: what one command compiles, the others use.
 export CGO_ENABLED = 0
 export GOFLAGS    += -trimpath
 
-.PHONY: all build install uninstall man completions demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm test-engines check nightly lint bench fuzz clean
+.PHONY: all build install uninstall man completions dist demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm test-engines check nightly lint bench fuzz clean
 
 # OUT is the directory of everything that is built.
 OUT ?= bin
@@ -63,12 +70,10 @@ INSTALLED = $(SHARE)/testbed/installed
 AS_NEEDED = d="$(DESTDIR)$(PREFIX)"; while [ ! -e "$$d" ]; do d=$$(dirname "$$d"); done; \
 	if [ -w "$$d" ]; then as=; else as=sudo; fi; set -e
 
-# Root may have another PATH than the user who built, without go.
+# It compiles nothing: root may have another PATH than the user who built, without go.
 BUILT = $(OUT)/testbed $(OUT)/man/testbed.1 $(addprefix $(OUT)/completions/,testbed _testbed testbed.fish)
 install:
-	@for f in $(BUILT); do [ ! -e "$$f" ] || continue; \
-		command -v $(GO) >/dev/null || { echo "make install: $$f is not built, and $(GO) is not in PATH: run make first, with Go in PATH" >&2; exit 1; }; \
-		$(MAKE) all; break; done
+	@for f in $(BUILT); do [ -e "$$f" ] || { echo "make install: $$f is not built: run make first, as yourself" >&2; exit 1; }; done
 	@$(AS_NEEDED); list=$$(mktemp); put() { $$as install -D -m "$$1" "$$2" "$(DESTDIR)$(PREFIX)/$$3"; echo "$(PREFIX)/$$3"; }; \
 	{ put 755 $(OUT)/testbed bin/testbed; \
 	put 644 $(OUT)/completions/testbed share/bash-completion/completions/testbed; \
@@ -82,6 +87,12 @@ uninstall:
 	@[ -f "$(INSTALLED)" ] || { echo "make uninstall: $(INSTALLED) does not exist: not installed below $(DESTDIR)$(PREFIX)" >&2; exit 1; }
 	@$(AS_NEEDED); while read -r file; do $$as rm -f "$(DESTDIR)$$file"; done <"$(INSTALLED)"; \
 	$$as rm -rf "$(SHARE)/testbed"; echo "removed testbed from $(DESTDIR)$(PREFIX)"
+
+# The tools are a module of their own.
+DIST ?= $(OUT)/dist
+dist: all
+	$(GO) -C tools/dist run . -version '$(VERSION)' -ldflags '$(LDFLAGS)' -epoch '$(SOURCE_DATE_EPOCH)' \
+		-source '$(CURDIR)' -built '$(abspath $(OUT))' -o '$(abspath $(DIST))'
 
 demo: build
 	$(SUDO) ./bin/testbed run scripts/quickstart/scenario.yaml

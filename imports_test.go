@@ -272,6 +272,7 @@ var opens = map[string]string{
 	"emu/calibration/measure/disks.go": "direct I/O on a device that it made",
 	"hosts/disk/":                      "direct I/O on blocks that it made",
 	"emu/guest/":                       "kernels, modules and programs of this machine, and files and devices in the guest",
+	"tools/dist/":                      "files that the build made, in another module",
 	"scripts/testvm/":                  "files that it made, below its cache and in the virtual machine",
 }
 

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -28,9 +27,6 @@ import (
 	"testbed/topo/units"
 	"testbed/topo/words"
 )
-
-// version is set when the binary is linked.
-var version = "unknown"
 
 // Exit codes.
 const (
@@ -319,31 +315,4 @@ func (a *app) print(v any, text func(io.Writer) error) error {
 	enc := json.NewEncoder(a.stdout)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
-}
-
-// build describes the program.
-type build struct {
-	Version string `json:"version"`
-	Go      string `json:"go"`
-	OS      string `json:"os"`
-	Arch    string `json:"arch"`
-}
-
-func built() build { return build{version, runtime.Version(), runtime.GOOS, runtime.GOARCH} }
-
-func (b build) String() string {
-	return fmt.Sprintf("testbed %s (%s, %s/%s)\n", b.Version, b.Go, b.OS, b.Arch)
-}
-
-func (a *app) versionCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: exactly(0),
-		Example: "  testbed version --json",
-		RunE: func(*cobra.Command, []string) error {
-			return a.print(built(), func(w io.Writer) error {
-				_, err := io.WriteString(w, built().String())
-				return err
-			})
-		},
-	}
 }

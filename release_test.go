@@ -1,0 +1,47 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"testbed/emu/cli"
+)
+
+// The version is stated once, in emu/cli. TestInstall checks the program and its man pages, and
+// make test-dist the names and contents of packages.
+func TestRelease(t *testing.T) {
+	if !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(cli.Release) {
+		t.Errorf("release %q is no version such as 1.2.3", cli.Release)
+	}
+	var cite struct {
+		Version string `yaml:"version"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "CITATION.cff")), &cite); err != nil || cite.Version != cli.Release {
+		t.Errorf("CITATION.cff has version %q, want %q (%v)", cite.Version, cli.Release, err)
+	}
+	changelog := read(t, "CHANGELOG.md")
+	const none = "There is no release yet"
+	released := regexp.MustCompile(`(?m)^## (?:Unreleased|v?([\d.]+).*)$`).FindAllStringSubmatch(changelog, -1)
+	newest := ""
+	for _, heading := range released {
+		if newest == "" {
+			newest = heading[1]
+		}
+	}
+	if strings.Contains(strings.Join(strings.Fields(changelog), " "), none) != (newest == "") || newest != "" && newest != cli.Release {
+		t.Errorf("CHANGELOG.md: its newest release is %q, want %s, or none and the words %q", newest, cli.Release, none)
+	}
+	version := regexp.MustCompile(`testbed[-_:](\d+\.\d+\.\d+)`)
+	named := version.FindAllStringSubmatch(read(t, "README.md"), -1)
+	if len(named) < 4 {
+		t.Errorf("README.md names %d packages, want 4 or more", len(named))
+	}
+	for _, m := range named {
+		if m[1] != cli.Release {
+			t.Errorf("README.md names %s, want %s", m[0], cli.Release)
+		}
+	}
+}
