@@ -1,5 +1,5 @@
 # make         build the program, man pages and completions
-# make demo    build, then run the quickstart (root or sudo)
+# make demo    build, then testbed demo (root or sudo)
 # make test    the tests, on real packets too, in 5 minutes or less on two processors; needs Go
 #              and root or sudo. It leaves out long tests and the race detector, and says so
 # make check   formatting, vet, staticcheck, then short tests under the race detector, and all tests
@@ -95,7 +95,7 @@ dist: all
 		-source '$(CURDIR)' -built '$(abspath $(OUT))' -o '$(abspath $(DIST))'
 
 demo: build
-	$(SUDO) ./bin/testbed run scripts/quickstart/scenario.yaml
+	$(SUDO) $(OUT)/testbed demo
 
 RUN = $(shell ls -td runs/quickstart-2* 2>/dev/null | head -n 1)
 picture: build

@@ -96,10 +96,11 @@ var arrows = map[string][]string{
 	"emu/suite": {"emu/flowsim", "emu/flowsim/comparison", "emu/runner", "emu/scenario", "policies/catalog",
 		"results/compare", "results/flows", "results/htmlreport", "results/metrics", "results/report", "results/rundir", "results/safefile",
 		"results/schema", "results/table", "results/tracestats"},
-	"emu/cli": {"topo/draw", "emu/suite", "emu/flowsim/comparison", "emu/flowsim", "emu/calibration", "emu/calibration/measure", "policies/catalog", "emu/runner", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
+	"emu/cli": {"scripts", "topo/draw", "emu/suite", "emu/flowsim/comparison", "emu/flowsim", "emu/calibration", "emu/calibration/measure", "policies/catalog", "emu/runner", "emu/fault", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/rundir", "results/compare", "results/conversations", "results/export", "results/safefile", "results/flows", "results/metrics", "results/pcap", "results/plot",
 		"results/report", "results/table"},
 	"":                  {"emu/cli"},
+	"scripts":           {},
 	"emu/cli/reference": {"emu/cli"}, // documentation, which the program does not carry
 	"scripts/manpages":  {"emu/cli/reference"},
 

@@ -204,8 +204,9 @@ func (a *app) root() *cobra.Command {
 shuffles (coflows) and replicated block writes over real TCP under several policies, and
 reports completion times from captured packets, each with a verdict on its fidelity.`,
 		Example: `  sudo testbed doctor                                  # what this machine lacks
-  testbed sim scripts/quickstart/scenario.yaml         # fluid model: seconds, no root
-  sudo testbed run scripts/quickstart/scenario.yaml    # real packets: about two minutes
+  testbed demo --sim                                   # fluid model: seconds, no root
+  sudo testbed demo                                    # real packets: about two minutes
+  testbed init                                         # a scenario to change
   testbed compare RUN                                  # confidence intervals of the speed-ups
   testbed plot RUN --figure cct-cdf -o cct.pdf         # a figure for a paper
   testbed completion bash --help                       # completion in the shell`,
@@ -239,7 +240,7 @@ reports completion times from captured packets, each with a verdict on its fidel
 			root.AddCommand(c)
 		}
 	}
-	group("run", profiled(a.runCmd()), profiled(a.simCmd()), a.shardsCmd(), a.mergeCmd(), a.suiteCmd(), a.validateCmd(), a.planCmd(), profiled(a.reportCmd()), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.runsCmd(), a.schemaCmd(), a.traceCmd(), a.workloadCmd())
+	group("run", a.demoCmd(), a.initCmd(), profiled(a.runCmd()), profiled(a.simCmd()), a.shardsCmd(), a.mergeCmd(), a.suiteCmd(), a.validateCmd(), a.planCmd(), profiled(a.reportCmd()), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.runsCmd(), a.schemaCmd(), a.traceCmd(), a.workloadCmd())
 	group("hand", a.upCmd(), a.downCmd(), a.psCmd(), a.inspectCmd(), a.execCmd(), a.shellCmd(), a.faultCmd())
 	group("machine", a.doctorCmd(), a.calibrateCmd(), a.gcCmd(), a.versionCmd())
 	root.AddCommand(a.guardCmd())

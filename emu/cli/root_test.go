@@ -48,6 +48,7 @@ func TestRootErrors(t *testing.T) {
 	scenario := filepath.Join("..", "..", "scripts", "quickstart", "scenario.yaml")
 	for _, c := range []struct{ args, action, more string }{
 		{"run " + scenario, createsNamespaces, "; without root: testbed sim runs the scenario on the fluid model"},
+		{"demo", createsNamespaces, "; without root: testbed demo --sim"},
 		{"up " + scenario, createsNamespaces, ""},
 		{"down lab", removesNamespaces, ""},
 		{"exec h0-00 -- ip addr", entersNamespaces, ""},

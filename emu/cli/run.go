@@ -24,6 +24,8 @@ type scenarioFlags struct {
 	point []string
 	seed  uint64
 	cmd   *cobra.Command
+	// example is the name of an example of the program that is read instead of a file.
+	example string
 }
 
 func (f *scenarioFlags) add(cmd *cobra.Command) {
@@ -45,6 +47,9 @@ func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 	o := scenario.Options{Set: set, Catalog: catalog.All()}
 	if f.cmd.Flags().Changed("seed") {
 		o.Seed = &f.seed
+	}
+	if f.example != "" {
+		return loadExample(f.example, o)
 	}
 	if path == stdio {
 		return scenario.Read("standard input", newWaiting(f.cmd.Context(), f.cmd.InOrStdin()), o)
@@ -102,11 +107,9 @@ func assignments(flag string, list []string) (map[string]string, error) {
 
 func (a *app) runCmd() *cobra.Command {
 	var f scenarioFlags
-	var store storeFlags
+	var packets packetFlags
 	scale := &scaleFlag{}
 	var form forms
-	var force bool
-	var load loadFlag
 	var choice choiceFlags
 	cmd := &cobra.Command{
 		Use: "run SCENARIO", Short: "Run a scenario on packets and report what the captures show",
@@ -146,18 +149,8 @@ Exit code 3 means that the verdict of an arm is void.`,
   sudo testbed run scenario.yaml --arm fair+hdfs --repeats 3..5`,
 		Args: choice.args(scale, &f),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			captures, err := store.mode()
-			if err != nil {
-				return err
-			}
-			return a.execute(cmd.Context(), &f, scale, &choice, &form, args, store.out, rundir.Packets, func(o *runner.Options) error {
-				if err := errors.Join(load.check(), a.needRoot("run", createsNamespaces, "without root: testbed sim runs the scenario on the fluid model")); err != nil {
-					return err
-				}
-				o.Captures, o.Force, o.WarnLoad = captures, force, load.share()
-				o.Calibration, err = a.calibration()
-				return err
-			})
+			complete := a.onPackets("run", "without root: testbed sim runs the scenario on the fluid model", &packets)
+			return a.execute(cmd.Context(), &f, scale, &choice, &form, args, packets.store.out, rundir.Packets, complete)
 		},
 	}
 	f.add(cmd)
@@ -165,11 +158,39 @@ Exit code 3 means that the verdict of an arm is void.`,
 	f.addPoint(cmd)
 	choice.add(cmd)
 	form.add(cmd, "arm and metric")
-	store.add(cmd)
-	addForce(cmd, &force, "run although the predicted load exceeds the capacity of this machine")
-	load.add(cmd)
+	packets.add(cmd)
 	return cmd
 }
+
+// packetFlags are those of verbs that run a scenario on packets.
+type packetFlags struct {
+	store storeFlags
+	force bool
+	load  loadFlag
+}
+
+func (f *packetFlags) add(cmd *cobra.Command) {
+	f.store.add(cmd)
+	addForce(cmd, &f.force, "run although the predicted load exceeds the capacity of this machine")
+	f.load.add(cmd)
+}
+
+// onPackets returns what adds the options of a run on packets. Its error without root has
+// another way as a hint.
+func (a *app) onPackets(command, otherwise string, f *packetFlags) func(*runner.Options) error {
+	return func(o *runner.Options) error {
+		captures, err := f.store.mode()
+		if err := errors.Join(err, f.load.check(), a.needRoot(command, createsNamespaces, otherwise)); err != nil {
+			return err
+		}
+		o.Captures, o.Force, o.WarnLoad = captures, f.force, f.load.share()
+		o.Calibration, err = a.calibration()
+		return err
+	}
+}
+
+// onFluid adds no options.
+func onFluid(*runner.Options) error { return nil }
 
 // loadFlag is the load from which a run warns, in percent of the machine's capacity.
 type loadFlag struct{ percent float64 }
@@ -214,7 +235,7 @@ not measurements.`,
   testbed sim --resume`,
 		Args: choice.args(scale, &f),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.execute(cmd.Context(), &f, scale, &choice, &form, args, out, rundir.Fluid, func(*runner.Options) error { return nil })
+			return a.execute(cmd.Context(), &f, scale, &choice, &form, args, out, rundir.Fluid, onFluid)
 		},
 	}
 	f.add(cmd)
