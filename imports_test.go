@@ -166,7 +166,7 @@ var onlyIn = map[string]struct {
 		[]string{"results/conversations"}},
 	"github.com/google/gopacket/layers": {"tests: its tables would take a third of the program's start", nil},
 	"github.com/gopacket/gopacket":      {"capture rings: this maintained fork of google/gopacket needs no cgo for them and restores VLAN tags", []string{"emu/kernel"}},
-	"golang.org/x/sys/unix":             {"system calls", []string{"emu/guest", "emu/kernel", "emu/kernel/netnstest", "emu/kernel/processors", "results/safefile"}},
+	"golang.org/x/sys/unix":             {"system calls", []string{"emu/guest", "emu/kernel", "emu/kernel/netnstest", "emu/kernel/processors", "hosts/disk", "results/safefile"}},
 	"syscall": {"signals, error numbers, flags, locks and watches of files, and sizes of file systems",
 		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "hosts", "hosts/disk", "results/safefile", "scripts/testvm"}},
 	"math/rand":              {"nothing: version 2 replaces it", nil},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,53 @@ func TestDisks(t *testing.T) {
 		}
 		return ok
 	})
+}
+
+// A goroutine whose write waits for the kernel's throttle is parked, so it keeps no other from running.
+func TestThrottledWriteHoldsNoThread(t *testing.T) {
+	netnstest.Require(t)
+	tooltest.Need(t, mkfs)
+	f, err := DiskThrottle()
+	netnstest.Feature(t, err)
+	const size, rate = 64 * units.KiB, 1280 * units.Kbps // 0.4 s
+	disks, err := f.MakeDisks(t.Context(), fmt.Sprintf("testbed-test-thread-%d", os.Getpid()), diskSpecs(t, realTemp(t), 1, rate))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := disks.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	throttle := func(r units.Rate) error { return disks.SetRate(0, r) }
+	d, err := disk.Open(disks.Dir(0), disk.Options{Rate: rate, Throttle: throttle})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r, err := d.Create(1, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Write(t.Context(), make([]byte, size)) }()
+	states := map[string]int{}
+	for stacks := make([]byte, 1<<20); ; {
+		select {
+		case err := <-ended:
+			if err != nil || states["IO wait"] == 0 {
+				t.Errorf("the write ended with %v, seen in states %v, want IO wait", err, states)
+			}
+			return
+		case <-time.After(time.Millisecond):
+		}
+		for g := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if _, state, ok := strings.Cut(g, "["); ok && strings.Contains(g, "disk.(*Replica).Write(") {
+				state, _, _ = strings.Cut(state, "]")
+				states[state]++
+			}
+		}
+	}
 }
 
 // A failed creation leaves nothing behind.
@@ -237,7 +285,8 @@ func fillDisk(t *testing.T, f ThrottleFact, dir string) {
 			t.Error(err)
 		}
 	}()
-	d, err := disk.Open(disks.Dir(0), disk.Options{Host: "h0-01", Rate: 8 * units.Gbps})
+	throttle := func(r units.Rate) error { return disks.SetRate(0, r) }
+	d, err := disk.Open(disks.Dir(0), disk.Options{Host: "h0-01", Rate: 8 * units.Gbps, Throttle: throttle})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"testbed/emu/fault"
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel/processors"
@@ -208,13 +210,27 @@ func (b *Backend) stop() error {
 	}
 }
 
+// closeAtOnce is the number of disks that are closed at a time: each may wait for some tens of
+// milliseconds in the kernel (io_destroy(2)).
+const closeAtOnce = 64
+
+func (b *Backend) closeDisks() error {
+	errs := make([]error, len(b.disks))
+	var all errgroup.Group
+	all.SetLimit(closeAtOnce)
+	for i, d := range b.disks {
+		all.Go(func() error {
+			errs[i] = d.Close()
+			return nil
+		})
+	}
+	return errors.Join(append(errs, all.Wait())...)
+}
+
 // Close stops everything, frees the hosts' disk space and closes what was
 // opened. It may be called at any time, also after Finish and twice.
 func (b *Backend) Close() error {
-	errs := []error{b.stop()}
-	for _, d := range b.disks {
-		errs = append(errs, d.Close())
-	}
+	errs := []error{b.stop(), b.closeDisks()}
 	for h := range b.volumes {
 		if b.cfg.Kernel == nil { // else what holds them goes
 			errs = append(errs, os.RemoveAll(filepath.Join(b.cfg.Disks, b.cfg.Fabric.HostName(topo.HostID(h)))))

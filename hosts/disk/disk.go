@@ -49,9 +49,9 @@ type Options struct {
 	// Stats show any further loss.
 	CatchUp time.Duration
 	// Throttle sets the rate of an external throttle that replaces the token bucket,
-	// such as a limit of the kernel on the device. The throttle is already set to
-	// Rate; SetRate calls Throttle. Ahead is then the time by which writes may return
-	// ahead of Rate before they count as faster than Rate (Stats.Busy), by default 0.
+	// such as a limit of the kernel on the device. Open calls it with Rate after its own
+	// writes, so that they give no credit, and SetRate with changes. Ahead is then the time by which
+	// writes may return ahead of Rate before they count as faster than Rate (Stats.Busy), by default 0.
 	// Burst, Slack and CatchUp have no effect on writes.
 	Throttle func(units.Rate) error
 	Ahead    time.Duration
@@ -137,7 +137,8 @@ type file interface {
 type Disk struct {
 	o      Options
 	dir    string
-	flags  int // open flags that bypass the page cache
+	flags  int    // open flags that bypass the page cache
+	async  *async // of writes; nil without Options.Throttle
 	create func(path string) (file, error)
 	opened time.Time
 	closed chan struct{}
@@ -209,10 +210,23 @@ func Open(dir string, o Options) (*Disk, error) {
 		replicas: make(map[workloads.BlockID]*Replica), writing: make(map[*Replica]struct{}),
 	}
 	d.create = func(path string) (file, error) {
-		return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|d.flags, 0o644)
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|d.flags, 0o644)
+		if d.async == nil || err != nil {
+			return f, err
+		}
+		return asyncFile{f, d.async}, nil
 	}
-	if err := d.probe(); err != nil {
-		return nil, wrap(err)
+	if o.Throttle != nil {
+		if d.async, err = newAsync(); err != nil {
+			return nil, wrap(err)
+		}
+	}
+	err = d.probe()
+	if err == nil && o.Throttle != nil {
+		err = o.Throttle(o.Rate)
+	}
+	if err != nil {
+		return nil, wrap(errors.Join(err, d.closeAsync()))
 	}
 	d.turn <- struct{}{}
 	d.readTurn <- struct{}{}
@@ -294,6 +308,12 @@ func (d *Disk) Create(block workloads.BlockID, size units.Bytes) (*Replica, erro
 	f, err := d.create(d.Path(block))
 	if err != nil {
 		return nil, d.failed(err, "create", block, size, d.used)
+	}
+	if d.async != nil { // no write extends the file: see asyncFile
+		if err := f.Truncate(int64((size + page - 1) / page * page)); err != nil {
+			err = errors.Join(err, f.Close(), os.Remove(d.Path(block)))
+			return nil, d.failed(err, "create", block, size, d.used)
+		}
 	}
 	r := &Replica{d: d, f: f, block: block, size: size}
 	d.replicas[block] = r
@@ -386,7 +406,15 @@ func (d *Disk) Close() error {
 			r.f = nil
 		}
 	}
+	d.closeErr = errors.Join(d.closeErr, d.closeAsync())
 	return d.closeErr
+}
+
+func (d *Disk) closeAsync() error {
+	if d.async == nil {
+		return nil
+	}
+	return d.async.Close()
 }
 
 // acquireWrite waits for the turn to write, in the order of the calls.

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -149,7 +152,20 @@ func TestLedDisk(t *testing.T) {
 		}
 	}
 	refused := errors.New("refused")
-	d := open(t, Options{Rate: units.Mbps, Throttle: func(units.Rate) error { return refused }})
+	var rates []units.Rate
+	throttle := func(rate units.Rate) error {
+		if rates = append(rates, rate); rate > units.Mbps {
+			return refused
+		}
+		return nil
+	}
+	d := open(t, Options{Rate: units.Mbps, Throttle: throttle})
+	if !slices.Equal(rates, []units.Rate{units.Mbps}) {
+		t.Errorf("Open set the rates %v, want 1Mbps", rates)
+	}
+	if _, err := Open(t.TempDir(), Options{Rate: 2 * units.Mbps, Throttle: throttle}); !errors.Is(err, refused) {
+		t.Errorf("Open = %v, want %v", err, refused)
+	}
 	if err := d.SetRate(2 * units.Mbps); !errors.Is(err, refused) || d.throttle.rate != units.Mbps {
 		t.Errorf("SetRate = %v, rate %v; want %v and no change", err, d.throttle.rate, refused)
 	}
@@ -175,4 +191,29 @@ type timedFile struct {
 func (f timedFile) WriteAt(p []byte, off int64) (int, error) {
 	time.Sleep(f.takes())
 	return f.File.WriteAt(p, off)
+}
+
+// Asynchronous writes return the errors of the file.
+func TestAsyncErrors(t *testing.T) {
+	d := open(t, Options{Throttle: func(units.Rate) error { return nil }})
+	fd, err := unix.MemfdCreate("sealed", unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := asyncFile{os.NewFile(uintptr(fd), "sealed"), d.async}
+	if n, err := f.WriteAt(make([]byte, page), 0); n != page || err != nil {
+		t.Errorf("WriteAt = %d, %v", n, err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.WriteAt(make([]byte, page), 0); n != 0 || !errors.Is(err, unix.EPERM) {
+		t.Errorf("WriteAt of a sealed file = %d, %v", n, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.WriteAt(make([]byte, page), 0); n != 0 || !errors.Is(err, unix.EBADF) {
+		t.Errorf("WriteAt of a closed file = %d, %v", n, err)
+	}
 }
