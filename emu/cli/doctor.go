@@ -28,14 +28,17 @@ func (a *app) doctorCmd() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check the features and limits of this machine", Args: exactly(0),
-		Long: `Doctor checks the kernel, its features and limits, the disks and the clock, and states
+		Long: `Doctor reports what works here, on the machine itself, in a container, in WSL 2 or in a CI job,
+and the remedy for what does not. It checks the kernel, its features and limits, the disks and the clock, and states
 the consequence of each missing feature. It also runs a testbed of two hosts as "testbed run"
 does, and removes it. It fails if a required feature is missing, or that run. Without root,
 some checks are not possible and are listed as such.`,
 		Example: "  sudo testbed doctor\n  testbed doctor --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			others := otherTestbeds(cmd.Context(), a.state)
-			facts := append(kernel.Probe(a.state, dir), others, calibrated(), a.twoHosts(cmd.Context(), dir, others))
+			packets := a.twoHosts(cmd.Context(), dir, others)
+			facts := append(worksHere(kernel.Here(), packets), kernel.Probe(a.state, dir)...)
+			facts = append(facts, others, calibrated(), packets)
 			if err := context.Cause(cmd.Context()); err != nil {
 				return errors.Join(errInterrupted, err)
 			}
@@ -49,6 +52,15 @@ some checks are not possible and are listed as such.`,
 	cmd.Flags().StringVar(&dir, "output", "runs", "former name of --dir")
 	hide(cmd, "output")
 	return cmd
+}
+
+// worksHere reports which commands work in a place, where packets are tested by a run.
+func worksHere(p kernel.Place, packets kernel.Fact) []kernel.Fact {
+	const group = "works here"
+	return []kernel.Fact{
+		{Group: group, Name: "sim, report, compare, plot", Have: true, Detail: "the fluid model, traces and runs, for every user"},
+		{Group: group, Name: "run, up, demo, calibrate", Have: packets.Have, Unknown: packets.Unknown, Detail: p.String(), Cost: "no packets. Remedy: " + p.Remedy()},
+	}
 }
 
 // otherTestbeds reports testbeds whose processes share the processors of this machine.

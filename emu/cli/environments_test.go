@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -156,6 +157,10 @@ func (e environment) check(t *testing.T, p place) {
 	}
 	if e.works && e.up != "" && !strings.Contains(read("up"), e.up) {
 		t.Errorf("up does not state %q:\n%s", e.up, read("up"))
+	}
+	mark := map[bool]string{true: "yes", false: "no"}[e.works]
+	if !regexp.MustCompile(`(?m)^  ` + mark + ` +run, up, demo, calibrate +in `).MatchString(read("doctor")) {
+		t.Errorf("doctor does not mark run and up with %q:\n%s", mark, read("doctor"))
 	}
 	if !e.works && !strings.Contains(read("doctor"), "MISSING two hosts") {
 		t.Errorf("doctor does not state that two hosts are missing:\n%s", read("doctor"))

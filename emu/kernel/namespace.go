@@ -137,8 +137,8 @@ func privilege(err error) string {
 	return fmt.Sprintf(" (this root lacks %s: %s)", strings.Join(lacks, ", "), inContainers)
 }
 
-// inContainers is the document with the privileges that a container needs.
-const inContainers = "see docs/hand.md, In a container"
+// inContainers is what gives a container the privileges of a run.
+const inContainers = "in a container: start it with " + withRights
 
 // Lifetime is the time for which pinned namespaces exist. A pin is a mount, which ends with the last
 // process of its mount namespace.

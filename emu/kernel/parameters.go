@@ -101,7 +101,7 @@ func (p *procfs) write(s plan.Setting) error {
 	case errors.Is(err, unix.ENOENT):
 		return deploy.ErrUnsupported
 	case errors.Is(err, unix.EROFS):
-		return fmt.Errorf("%w (/proc/sys: %s)", err, inContainers)
+		return fmt.Errorf("%w (as root, make it writable: %s)", err, writableSys)
 	case err != nil:
 		return fmt.Errorf("%w%s", err, privilege(err))
 	}

@@ -87,9 +87,9 @@ func capabilities() []Fact {
 		bit  uint
 		cost string
 	}{
-		{"CAP_NET_ADMIN", unix.CAP_NET_ADMIN, "no links, shapers and routes: run it with sudo; " + inContainers},
-		{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN, "no namespaces: run it with sudo; " + inContainers},
-		{"CAP_NET_RAW", unix.CAP_NET_RAW, "no captures: run it with sudo; " + inContainers},
+		{"CAP_NET_ADMIN", unix.CAP_NET_ADMIN, "no links, shapers and routes: run it with sudo"},
+		{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN, "no namespaces: run it with sudo"},
+		{"CAP_NET_RAW", unix.CAP_NET_RAW, "no captures: run it with sudo"},
 	} {
 		f := Fact{Name: c.name, Needed: true, Cost: c.cost, Detail: "as user " + strconv.Itoa(os.Geteuid())}
 		if err != nil {
