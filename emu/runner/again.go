@@ -228,7 +228,10 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 			x.in.Arms = append(x.in.Arms, report.Arm{Name: one.meta.Arm, Unmodelled: unmodelled[one.meta.Arm]})
 		}
 		arm := &x.in.Arms[len(x.in.Arms)-1]
-		arm.Repeats = append(arm.Repeats, one.rep)
+		arm.Repeats, arm.Numbers = append(arm.Repeats, one.rep), append(arm.Numbers, int(one.meta.Repeat))
+	}
+	for i := range x.in.Arms {
+		x.in.Arms[i].Numbers = metrics.NumbersOf(x.in.Arms[i].Numbers)
 	}
 	return x, nil
 }

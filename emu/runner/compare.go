@@ -10,6 +10,7 @@ import (
 	"testbed/emu/scenario"
 	"testbed/results/compare"
 	"testbed/results/metrics"
+	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
 	"testbed/results/verdict"
@@ -280,7 +281,7 @@ func armOf(r *rundir.Run, name, run string) compare.Arm {
 	a := compare.Arm{Run: run, Name: name, Items: map[compare.Metric][]compare.Item{}}
 	if level, ok := r.Level(name); ok {
 		a.Level = level
-		a.Why = doubts(r.Arm(name).Verdicts)
+		a.Why = doubts(r.Arm(name))
 	}
 	if s := r.Arm(name); s != nil {
 		a.Unmodelled = s.Unmodelled
@@ -330,14 +331,14 @@ func armOf(r *rundir.Run, name, run string) compare.Arm {
 }
 
 // doubts returns the checks that did not pass, one per line.
-func doubts(verdicts []verdict.Verdict) []string {
+func doubts(a *report.ArmSummary) []string {
 	var out []string
-	for k, v := range verdicts {
+	for k, v := range a.Verdicts {
 		for _, c := range v.Checks {
 			if c.Level == verdict.Pass {
 				continue
 			}
-			line := fmt.Sprintf("repeat %d: %s is %s: %s", k, c.Name, c.Level, c.Value)
+			line := fmt.Sprintf("repeat %d: %s is %s: %s", a.Numbers.Of(k), c.Name, c.Level, c.Value)
 			if c.Reason != "" {
 				line += ": " + c.Reason
 			}

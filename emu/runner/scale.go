@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 
+	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/workloads"
@@ -54,11 +55,13 @@ func (r *run) input(cut error) (in report.Input, err error) {
 	}
 	for _, a := range r.arms {
 		of := report.Arm{Name: a.Name, Unmodelled: a.unmodelled()}
-		for _, done := range a.done {
+		var numbers []int
+		for repeat, done := range a.done {
 			if done != nil {
-				of.Repeats = append(of.Repeats, *done)
+				of.Repeats, numbers = append(of.Repeats, *done), append(numbers, repeat)
 			}
 		}
+		of.Numbers = metrics.NumbersOf(numbers)
 		if len(of.Repeats) > 0 {
 			in.Arms = append(in.Arms, of)
 		}

@@ -3,6 +3,7 @@ package htmlreport
 import (
 	"cmp"
 	"encoding/base64"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -195,12 +196,23 @@ func (d *Data) shown(f func(i int, a *Arm)) {
 	}
 }
 
-// drawn returns the repeats that have a chart of their own.
-func (a *Arm) drawn() []Repeat { return a.Repeats[:min(len(a.Repeats), maxRepeats)] }
+// numbered yields the first repeats, at most a number of them, with their numbers.
+func (a *Arm) numbered(most int) iter.Seq2[int, Repeat] {
+	return func(yield func(int, Repeat) bool) {
+		for i, r := range a.Repeats[:min(len(a.Repeats), most)] {
+			if !yield(a.Numbers.Of(i), r) {
+				return
+			}
+		}
+	}
+}
+
+// drawn yields the repeats that have a chart of their own.
+func (a *Arm) drawn() iter.Seq2[int, Repeat] { return a.numbered(maxRepeats) }
 
 func (a *Arm) items(of func(int, flows.Records) []metrics.Item) []metrics.Item {
 	var all []metrics.Item
-	for k, r := range a.Repeats {
+	for k, r := range a.numbered(len(a.Repeats)) {
 		all = append(all, of(k, r.Records)...)
 	}
 	return all
@@ -239,7 +251,7 @@ func (d *Data) speedups() []speedups {
 			return
 		}
 		sizes := map[figures.Place]units.Bytes{}
-		for k, r := range a.Repeats {
+		for k, r := range a.numbered(len(a.Repeats)) {
 			for _, c := range r.Records.Coflows {
 				sizes[figures.Place{Repeat: k, ID: int(c.Coflow)}] = c.Size
 			}
@@ -273,10 +285,9 @@ func (d *Data) timelines() []timeline {
 	out := []timeline{}
 	var repeats []Repeat
 	d.shown(func(i int, a *Arm) {
-		drawn := a.drawn()
-		for k, r := range drawn {
+		for k, r := range a.drawn() {
 			if len(r.Records.Coflows) > 0 {
-				out = append(out, newTimeline(i, k, r, maxBars/len(drawn)))
+				out = append(out, newTimeline(i, k, r, maxBars/min(len(a.Repeats), maxRepeats)))
 				repeats = append(repeats, r)
 			}
 		}

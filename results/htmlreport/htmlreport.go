@@ -60,6 +60,7 @@ type Arm struct {
 	Level   string // the worst verdict of its repeats; "" without packets
 	Void    bool   // its figures are withheld
 	Repeats []Repeat
+	Numbers metrics.Numbers // of the repeats
 }
 
 // Repeat is one execution of an arm. The page leaves out fields that are nil.

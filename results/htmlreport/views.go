@@ -537,7 +537,7 @@ func (v *views) spent(d *Data) {
 			c      breakdown.Coflow
 		}
 		var all []one
-		for k, r := range a.Repeats {
+		for k, r := range a.numbered(len(a.Repeats)) {
 			if r.Timing != nil {
 				for c := range r.Timing.Counted() {
 					all = append(all, one{k, c})

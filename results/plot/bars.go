@@ -3,6 +3,7 @@ package plot
 import (
 	"fmt"
 	"image/color"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -93,16 +94,16 @@ func (s swatch) Thumbnail(c *draw.Canvas) {
 func (d *drawing) repeatOf() error {
 	most := 0
 	d.series = slices.DeleteFunc(d.series, func(s series) bool {
-		n := s.run.Arm(s.arm).Repeats
-		most = max(most, n)
-		if d.o.Repeat >= n {
+		a := s.run.Arm(s.arm)
+		most = max(most, a.Numbers.Of(a.Repeats-1))
+		if a.Numbers.Place(d.o.Repeat, a.Repeats) < 0 {
 			d.note("%s has no repeat %d", s.label, d.o.Repeat)
 			return true
 		}
 		return false
 	})
 	if len(d.series) == 0 {
-		return fmt.Errorf("%w: no repeat %d: must be 0 to %d", ErrNoData, d.o.Repeat, most-1)
+		return fmt.Errorf("%w: no repeat %d: must be 0 to %d", ErrNoData, d.o.Repeat, most)
 	}
 	return nil
 }
@@ -305,11 +306,9 @@ func repeats(d *drawing) error {
 			by[x.Repeat] = append(by[x.Repeat], x)
 		}
 		var means []time.Duration
-		for k := range s.run.Arm(s.arm).Repeats {
-			if len(by[k]) > 0 {
-				m := metrics.Summarize(by[k]).Mean
-				means, longest = append(means, m), max(longest, m)
-			}
+		for _, k := range slices.Sorted(maps.Keys(by)) {
+			m := metrics.Summarize(by[k]).Mean
+			means, longest = append(means, m), max(longest, m)
 		}
 		if len(means) == 0 {
 			d.note("%s: nothing completed", s.label)

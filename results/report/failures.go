@@ -56,7 +56,7 @@ func (a Arm) failures() *FailureCount {
 		list := slices.Clone(r.Failures)
 		slices.SortStableFunc(list, func(x, y Failure) int { return cmp.Compare(x.At, y.At) })
 		for _, f := range list {
-			row := FailureRow{Repeat: k, AtUS: micros(f.At), Kind: f.Kind, Why: f.Why, Fault: f.Fault}
+			row := FailureRow{Repeat: a.Numbers.Of(k), AtUS: micros(f.At), Kind: f.Kind, Why: f.Why, Fault: f.Fault}
 			switch f.Kind {
 			case flows.FailedFlow:
 				c.Flows++

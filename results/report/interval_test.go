@@ -104,3 +104,36 @@ func TestNoiseWidens(t *testing.T) {
 		t.Errorf("no %q in\n%s", want, text.String())
 	}
 }
+
+// Repeats of the same number are paired, and only those: they have the same workload.
+func TestRepeatsArePairedByNumber(t *testing.T) {
+	repeat := func(took time.Duration) Repeat {
+		var r flows.Records
+		for c := range 10 {
+			r.Coflows = append(r.Coflows, flows.CoflowRecord{Coflow: workloads.CoflowID(c), Width: 1, End: took})
+		}
+		return Repeat{Records: r}
+	}
+	in := Input{RunID: "x", FluidModel: true, Arms: []Arm{
+		{Name: "a", Repeats: []Repeat{repeat(time.Second), repeat(3 * time.Second)}, Numbers: metrics.NumbersOf([]int{0, 2})},
+		{Name: "b", Repeats: []Repeat{repeat(3 * time.Second)}, Numbers: metrics.NumbersOf([]int{2})},
+		{Name: "c", Repeats: []Repeat{repeat(3 * time.Second)}, Numbers: metrics.NumbersOf([]int{1})},
+	}}
+	r, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := r.Summary.Arms[1].CCT.Paired; p == nil || p.Pairs != 10 || p.GeoMean != 1 {
+		t.Errorf("repeat 2 of a and b: %+v, want 10 pairs with ratio 1", p)
+	}
+	if p := r.Summary.Arms[2].CCT.Paired; p != nil {
+		t.Errorf("a and c have no repeat in common, but %+v", p)
+	}
+	var csv bytes.Buffer
+	if err := r.CoflowsCSV(&csv); err != nil {
+		t.Fatal(err)
+	}
+	if rows := csv.String(); strings.Count(rows, "\nb,2,") != 10 || strings.Count(rows, "\nc,1,") != 10 || strings.Contains(rows, "\na,1,") {
+		t.Errorf("rows:\n%s", rows)
+	}
+}

@@ -76,7 +76,8 @@ func (r *Report) checks(b *bytes.Buffer) {
 	}
 	b.WriteString("\n## Fidelity checks\n\n| arm | repeat | check | measured | pass | void | verdict |\n| --- | ---: | --- | --- | --- | --- | --- |\n")
 	for _, a := range r.Summary.Arms {
-		for k, v := range a.Verdicts {
+		for i, v := range a.Verdicts {
+			k := a.Numbers.Of(i)
 			for _, c := range v.Checks {
 				fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", plain(a.Name), k, plain(c.Name), plain(c.Value), plain(c.Pass), plain(c.Void), c.Level)
 			}

@@ -28,7 +28,7 @@ func (r *Report) Page(w io.Writer) error {
 	}
 	for i, a := range r.in.Arms {
 		s := &r.Summary.Arms[i]
-		arm := htmlreport.Arm{Name: a.Name, Void: s.Void()}
+		arm := htmlreport.Arm{Name: a.Name, Void: s.Void(), Numbers: a.Numbers}
 		if s.Verdict != nil {
 			arm.Level = s.Verdict.String()
 		}
@@ -237,7 +237,8 @@ func (r *Report) checkTable() *htmlreport.Table {
 		}
 	}
 	for _, a := range r.Summary.Arms {
-		for k, v := range a.Verdicts {
+		for i, v := range a.Verdicts {
+			k := a.Numbers.Of(i)
 			repeat := fmt.Sprint(k)
 			for n, e := range v.Earlier {
 				all(a.Name, fmt.Sprintf("%d, attempt %d", k, n+1), e)

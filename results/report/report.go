@@ -51,6 +51,8 @@ type Input struct {
 type Arm struct {
 	Name    string
 	Repeats []Repeat
+	// Numbers are those of Repeats. They have gaps if only some trials were run.
+	Numbers metrics.Numbers
 	// Unmodelled are the keys of the scenario in which alone the arm differs from the baseline, where the fluid model
 	// knows none of them: there are no speed-ups then.
 	Unmodelled []string
@@ -231,7 +233,7 @@ func (a Arm) level() verdict.Level {
 func (a Arm) items(m metric) []metrics.Item {
 	var all []metrics.Item
 	for k, r := range a.Repeats {
-		all = append(all, m.items(k, r.Records)...)
+		all = append(all, m.items(a.Numbers.Of(k), r.Records)...)
 	}
 	return all
 }

@@ -45,6 +45,8 @@ type Summary struct {
 type ArmSummary struct {
 	Name    string `json:"name"`
 	Repeats int    `json:"repeats"`
+	// Numbers are those of the repeats; absent if they are 0 to Repeats - 1, as those of a whole run.
+	Numbers metrics.Numbers `json:"repeat_numbers,omitempty"`
 	// Unmodelled are the keys that the arm changes, if the fluid model knows none of them: nothing is compared then.
 	Unmodelled []string `json:"not_modelled,omitempty"`
 	// Verdict is the worst of Verdicts, which has one verdict for each repeat in order.
@@ -169,13 +171,13 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 
 func (in Input) summarize(i int) ArmSummary {
 	arm := in.Arms[i]
-	s := ArmSummary{Name: arm.Name, Repeats: len(arm.Repeats), Unmodelled: arm.Unmodelled, Problems: []string{}, Failures: arm.failures()}
+	s := ArmSummary{Name: arm.Name, Repeats: len(arm.Repeats), Numbers: arm.Numbers, Unmodelled: arm.Unmodelled, Problems: []string{}, Failures: arm.failures()}
 	for k, r := range arm.Repeats {
 		if !in.FluidModel {
 			s.Verdicts = append(s.Verdicts, r.Verdict)
 		}
 		for _, p := range r.Records.Problems {
-			s.Problems = append(s.Problems, fmt.Sprintf("repeat %d: %s", k, p))
+			s.Problems = append(s.Problems, fmt.Sprintf("repeat %d: %s", arm.Numbers.Of(k), p))
 		}
 	}
 	if !in.FluidModel {
@@ -244,8 +246,8 @@ func (out *Metric) compare(arm Arm, m metric, items []metrics.Item) {
 	predicted := map[key]metrics.Item{}
 	for k, r := range arm.Repeats {
 		if r.Fluid != nil {
-			for _, item := range m.items(k, *r.Fluid) {
-				predicted[key{k, item.ID}] = item
+			for _, item := range m.items(arm.Numbers.Of(k), *r.Fluid) {
+				predicted[key{item.Repeat, item.ID}] = item
 			}
 		}
 	}

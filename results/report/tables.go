@@ -309,7 +309,8 @@ func explain(l verdict.Level) string {
 // failed returns the checks of an arm that did not pass, including earlier attempts.
 func failed(a *ArmSummary) []string {
 	var out []string
-	for k, v := range a.Verdicts {
+	for i, v := range a.Verdicts {
+		k := a.Numbers.Of(i)
 		for n, e := range v.Earlier {
 			out = append(out, failedChecks(fmt.Sprintf("repeat %d, attempt %d", k, n+1), e)...)
 		}

@@ -66,7 +66,7 @@ func (in Input) summarizeTiming(s *ArmSummary, arm Arm) {
 		}
 		coflows, blocks = append(coflows, r.Timing.CoflowTotal...), append(blocks, r.Timing.BlockTotal...)
 		for _, m := range r.Timing.Missing {
-			s.Time.Missing = append(s.Time.Missing, fmt.Sprintf("repeat %d: %s", k, m))
+			s.Time.Missing = append(s.Time.Missing, fmt.Sprintf("repeat %d: %s", arm.Numbers.Of(k), m))
 		}
 		for c := range r.Timing.Counted() {
 			if c.Slowdown > 0 {

@@ -14,14 +14,17 @@ import (
 
 // known checks that a row belongs to a repeat of the summary.
 func (r *Run) known(k schema.Key) error {
-	a := r.Arm(k.Arm)
+	a, at := r.Arm(k.Arm), 0
+	if a != nil {
+		at = a.Numbers.Place(k.Repeat, a.Repeats)
+	}
 	switch {
 	case a == nil:
 		return fmt.Errorf("arm %q is not in %s, which has %s", k.Arm, report.SummaryFile, strings.Join(r.Arms(), ", "))
-	case k.Repeat >= a.Repeats:
-		return fmt.Errorf("repeat %d: %s has %d repeats of arm %s, counted from 0", k.Repeat, report.SummaryFile, a.Repeats, k.Arm)
-	case k.Verdict != r.verdictOf(a, k.Repeat):
-		return fmt.Errorf("verdict %q of arm %s, repeat %d: %s has %q", k.Verdict, k.Arm, k.Repeat, report.SummaryFile, r.verdictOf(a, k.Repeat))
+	case at < 0:
+		return fmt.Errorf("repeat %d: %s has %d repeats of arm %s, and not this one", k.Repeat, report.SummaryFile, a.Repeats, k.Arm)
+	case k.Verdict != r.verdictOf(a, at):
+		return fmt.Errorf("verdict %q of arm %s, repeat %d: %s has %q", k.Verdict, k.Arm, k.Repeat, report.SummaryFile, r.verdictOf(a, at))
 	}
 	return nil
 }

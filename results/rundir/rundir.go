@@ -312,6 +312,8 @@ func (r *Run) matches() error {
 			return bad("arm %q: only arms on packets must have a verdict, and the source is %q", a.Name, s.Source)
 		case !r.Simulated() && len(a.Verdicts) != a.Repeats:
 			return bad("arm %q has %d verdicts for %d repeats", a.Name, len(a.Verdicts), a.Repeats)
+		case a.Numbers != nil && len(a.Numbers) != a.Repeats:
+			return bad("arm %q has %d repeat_numbers for %d repeats", a.Name, len(a.Numbers), a.Repeats)
 		}
 		seen[a.Name] = true
 	}
@@ -342,12 +344,12 @@ func (r *Run) Arms() []string {
 	return names
 }
 
-// verdictOf returns the verdict cell in the rows of a repeat of an arm.
-func (r *Run) verdictOf(a *report.ArmSummary, repeat int) string {
+// verdictOf returns the verdict cell in the rows of an arm's i-th repeat.
+func (r *Run) verdictOf(a *report.ArmSummary, i int) string {
 	if r.Simulated() {
 		return report.SourceFluidModel
 	}
-	return a.Verdicts[repeat].Level.String()
+	return a.Verdicts[i].Level.String()
 }
 
 // Level returns the verdict of an arm; false if there is none, as in a simulation.
