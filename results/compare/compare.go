@@ -204,11 +204,8 @@ type Estimate struct {
 
 // says returns the estimate in words, with the ratio above 1.
 func (e Estimate) says() string {
-	switch e.Outcome {
-	case Faster:
-		return e.String() + " faster"
-	case Slower:
-		return metrics.Estimate{Value: 1 / e.Value, CI: metrics.Interval{Low: 1 / e.CI.High, High: 1 / e.CI.Low}}.String() + " slower"
+	if e.Outcome == Faster || e.Outcome == Slower {
+		return e.Estimate.Says()
 	}
 	return string(e.Outcome)
 }

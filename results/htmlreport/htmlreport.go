@@ -35,6 +35,7 @@ import (
 type Data struct {
 	RunID, Scenario string
 	Source          string // the sentence that names the source of the figures
+	Result          string // the result of the run as a sentence
 	Simulated       bool   // whether the fluid model computed the records
 	Partial         string // the sentence that describes a run that was cut short; "" for a whole run
 	Summary         []byte // summary.json, embedded in the page

@@ -31,6 +31,17 @@ func (e Estimate) Decimals(n int) string {
 	return fmt.Sprintf("%.*f× %s", n, e.Value, interval)
 }
 
+// Says returns the ratio in words, above 1: "2.82× [1.88, 4.20] faster"; "" without an interval, or if it includes 1.
+func (e Estimate) Says() string {
+	switch {
+	case e.CI.Holds(1):
+		return ""
+	case e.CI.Low > 1:
+		return e.String() + " faster"
+	}
+	return Estimate{1 / e.Value, Interval{1 / e.CI.High, 1 / e.CI.Low}}.String() + " slower"
+}
+
 // Moved is a speed-up at two scales, and the ratio of the second to the first.
 type Moved struct {
 	Full, Scaled, Ratio Estimate

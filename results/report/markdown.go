@@ -65,6 +65,7 @@ func (r *Report) Markdown(w io.Writer) error {
 		}
 	}
 	r.definitions(&b)
+	fmt.Fprintf(&b, "\n## Result\n\n%s\n", plain(r.Summary.Sentence()))
 	_, err := w.Write(b.Bytes())
 	return err
 }

@@ -151,8 +151,11 @@ func (p *PairedSpeedup) UnmarshalJSON(data []byte) error {
 }
 
 // String returns the geometric mean with its interval, or with metrics.FewPairsMark.
-func (p *PairedSpeedup) String() string {
-	return metrics.Estimate{Value: p.GeoMean, CI: p.GeoMeanCI}.String()
+func (p *PairedSpeedup) String() string { return p.estimate().String() }
+
+// estimate returns the geometric mean.
+func (p *PairedSpeedup) estimate() metrics.Estimate {
+	return metrics.Estimate{Value: p.GeoMean, CI: p.GeoMeanCI}
 }
 
 // FluidPrediction compares the arm with the fluid model, for the items that both have.

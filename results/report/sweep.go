@@ -137,6 +137,8 @@ func (s *Sweep) Terminal(w io.Writer, style tables.Style) error {
 		b.WriteByte('\n')
 		_ = style.Paragraph(&b, "", "", l)
 	}
+	b.WriteByte('\n')
+	_ = style.Paragraph(&b, "", "", "Result: "+s.Sentence())
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -161,6 +163,7 @@ func (s *Sweep) Markdown(w io.Writer) error {
 	if l := legend(all, tables.Style{}); l != "" {
 		fmt.Fprintf(&b, "\n%s\n", l)
 	}
+	fmt.Fprintf(&b, "\n## Result\n\n%s\n", plain(s.Sentence()))
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -169,7 +172,7 @@ func (s *Sweep) Markdown(w io.Writer) error {
 var sweepPage = template.Must(template.New("sweep").Parse(`<!DOCTYPE html>
 <html lang="en"><meta charset="utf-8"><title>{{.Scenario}}</title>
 <style>body{margin:0;display:flex;flex-direction:column;height:100vh;font-family:sans-serif}label{padding:.5em}iframe{flex:1;border:0}</style>
-<label>{{.RunID}}: <select>{{range .Points}}<option value="{{.Dir}}/report.html">{{range $i, $v := .Values}}{{if $i}}, {{end}}{{$v.Key}} {{$v.Value}}{{end}}</option>{{end}}</select></label>
+<label><strong>{{.Sentence}}</strong><br>{{.RunID}}: <select>{{range .Points}}<option value="{{.Dir}}/report.html">{{range $i, $v := .Values}}{{if $i}}, {{end}}{{$v.Key}} {{$v.Value}}{{end}}</option>{{end}}</select></label>
 <iframe title="report of a point" src="{{with index .Points 0}}{{.Dir}}/report.html{{end}}"></iframe>
 <script>document.querySelector("select").onchange = e => document.querySelector("iframe").src = e.target.value</script>
 </html>

@@ -110,6 +110,8 @@ func (r *Report) TerminalIn(w io.Writer, style tables.Style) error {
 			say("  - ", "    ", "%d more in %s", more, MarkdownFile)
 		}
 	}
+	b.WriteByte('\n')
+	say("", "", "Result: %s", r.Summary.Sentence())
 	// Cells are padded to equal width, including the last.
 	lines := strings.Split(b.String(), "\n")
 	for i := range lines {
