@@ -91,6 +91,9 @@ func (f *choiceFlags) directory(of *scenarioFlags, args []string, out, backend s
 	if err != nil {
 		return "", err
 	}
+	if backend != rundir.Fluid {
+		backend = runner.BackendOf(s)
+	}
 	return rundir.Newest(out, fingerprint, backend)
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"testbed/emu/deploy"
+	"testbed/emu/guest"
+	"testbed/emu/runner"
 	"testbed/results/safefile"
 )
 
@@ -69,6 +71,13 @@ func (a *app) effects() error {
 // SIGINT, SIGTERM, SIGHUP or SIGQUIT ends the verb in order, a second one the process
 // at once. No temporary file is left.
 func Process() int {
+	guest.First()
+	if guest.Inside() {
+		if err := runner.Guest(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, "testbed:", err)
+		}
+		return 0
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), interrupts(os.Getenv("GOTRACEBACK"))...)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"testbed/emu/calibration"
+	"testbed/emu/guest"
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
@@ -23,6 +25,7 @@ type scenarioFlags struct {
 	set   []string
 	point []string
 	seed  uint64
+	time  string
 	cmd   *cobra.Command
 	// example is the name of an example of the program that is read instead of a file.
 	example string
@@ -48,6 +51,9 @@ func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 	if f.cmd.Flags().Changed("seed") {
 		o.Seed = &f.seed
 	}
+	if o.Time = f.time; !slices.Contains([]string{"", "real", scenario.VirtualTime}, f.time) {
+		return nil, usageError{fmt.Errorf("--time %q: must be real or %s", f.time, scenario.VirtualTime)}
+	}
 	if f.example != "" {
 		return loadExample(f.example, o)
 	}
@@ -55,6 +61,11 @@ func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 		return scenario.Read("standard input", newWaiting(f.cmd.Context(), f.cmd.InOrStdin()), o)
 	}
 	return scenario.Load(path, o)
+}
+
+// addTime adds the flag that chooses the time of trials on packets.
+func (f *scenarioFlags) addTime(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.time, "time", "", "`time` of trials on packets, instead of the scenario's: real, or virtual, which needs no root")
 }
 
 // addPoint adds the flag that chooses points.
@@ -117,6 +128,9 @@ func (a *app) runCmd() *cobra.Command {
 over real TCP, captures every host, and prints a table per metric with the verdict of
 each arm. It keeps everything in a run directory. It requires root.
 
+With --time virtual each trial runs in a virtual machine (qemu) whose clock counts its
+instructions: equal trials have equal packets, on any machine, busy or not, without root.
+
 With --check-scale every arm runs once more with all rates and sizes divided by a
 factor and all times kept, and the report shows whether speed-ups change. They
 should not: the emulation represents a faster network.
@@ -145,15 +159,18 @@ Exit code 3 means that the verdict of an arm is void.`,
   sudo testbed run scenario.yaml --json | jq '.arms[].cct'
   sudo testbed run scenario.yaml --check-scale 2
   sudo testbed run scenario.yaml --captures keep
+  testbed run scenario.yaml --time virtual
   sudo testbed run --resume runs/quickstart-20260102-150405-ab12
   sudo testbed run scenario.yaml --arm fair+hdfs --repeats 3..5`,
 		Args: choice.args(scale, &f),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			complete := a.onPackets("run", "without root: testbed sim runs the scenario on the fluid model", &packets)
+			complete := a.onPackets("run", "without root: --time virtual runs it in a virtual machine, and testbed sim on the fluid model", &packets)
 			return a.execute(cmd.Context(), &f, scale, &choice, &form, args, packets.store.out, rundir.Packets, complete)
 		},
 	}
 	f.add(cmd)
+	f.addTime(cmd)
+	cmd.Flags().StringVar(&packets.vmKernel, "vm-kernel", "", "kernel of virtual time: `path` of an unpacked Debian package of a kernel, or of its .deb file (default: "+guest.Env+", the newest in the cache, the newest installed)")
 	scale.add(cmd)
 	f.addPoint(cmd)
 	choice.add(cmd)
@@ -167,6 +184,8 @@ type packetFlags struct {
 	store storeFlags
 	force bool
 	load  loadFlag
+	// vmKernel is the kernel of virtual time.
+	vmKernel string
 }
 
 func (f *packetFlags) add(cmd *cobra.Command) {
@@ -177,20 +196,23 @@ func (f *packetFlags) add(cmd *cobra.Command) {
 
 // onPackets returns what adds the options of a run on packets. Its error without root has
 // another way as a hint.
-func (a *app) onPackets(command, otherwise string, f *packetFlags) func(*runner.Options) error {
-	return func(o *runner.Options) error {
+func (a *app) onPackets(command, otherwise string, f *packetFlags) func(*runner.Options, string) error {
+	return func(o *runner.Options, backend string) error {
 		captures, err := f.store.mode()
-		if err := errors.Join(err, f.load.check(), a.needRoot(command, createsNamespaces, otherwise)); err != nil {
+		o.Captures, o.Force, o.WarnLoad, o.Virtual.Kernel = captures, f.force, f.load.share(), f.vmKernel
+		if err := errors.Join(err, f.load.check()); backend == rundir.Virtual || err != nil {
 			return err
 		}
-		o.Captures, o.Force, o.WarnLoad = captures, f.force, f.load.share()
+		if err := a.needRoot(command, createsNamespaces, otherwise); err != nil {
+			return err
+		}
 		o.Calibration, err = a.calibration()
 		return err
 	}
 }
 
 // onFluid adds no options.
-func onFluid(*runner.Options) error { return nil }
+func onFluid(*runner.Options, string) error { return nil }
 
 // loadFlag is the load from which a run warns, in percent of the machine's capacity.
 type loadFlag struct{ percent float64 }
@@ -249,7 +271,7 @@ not measurements.`,
 
 // execute runs a scenario, or goes on with a run. complete adds the options of the backend.
 func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, choice *choiceFlags, form *forms, args []string,
-	out, backend string, complete func(*runner.Options) error) error {
+	out, backend string, complete func(*runner.Options, string) error) error {
 	if err := form.check(a); err != nil {
 		return err
 	}
@@ -267,6 +289,9 @@ func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, c
 		}
 	}
 	if dir != "" {
+		if of, err := rundir.BackendOf(dir); err == nil && backend != rundir.Fluid && of != rundir.Fluid { // else Resume reports it
+			backend = of
+		}
 		how = func() (*runner.Outcome, error) { return runner.Resume(ctx, dir, backend, o) }
 	} else {
 		var path string
@@ -276,13 +301,13 @@ func (a *app) execute(ctx context.Context, f *scenarioFlags, scale *scaleFlag, c
 			return err
 		}
 		notes = s.MBNotes()
-		run := runner.Execute
-		if backend == rundir.Fluid {
-			run = runner.Simulate
+		run := runner.Simulate
+		if backend != rundir.Fluid {
+			run, backend = runner.Execute, runner.BackendOf(s)
 		}
 		how = func() (*runner.Outcome, error) { return run(ctx, s, o) }
 	}
-	if err := errors.Join(a.effects(), complete(&o)); err != nil {
+	if err := errors.Join(a.effects(), complete(&o, backend)); err != nil {
 		return err
 	}
 	show := a.progress()

@@ -60,6 +60,17 @@ func Look() (string, error) {
 	return found, nil
 }
 
+// Version returns the version of qemu.
+func Version(ctx context.Context) (string, error) {
+	qemu, err := Look()
+	if err != nil {
+		return "", err
+	}
+	out, err := output(ctx, qemu, "--version")
+	line, _, _ := strings.Cut(out, "\n")
+	return strings.TrimPrefix(line, "QEMU emulator version "), err
+}
+
 // killWait is the time that qemu gets to end before it is killed.
 const killWait = 5 * time.Second
 

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -144,6 +146,64 @@ func TestArguments(t *testing.T) {
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("in virtual time: %s lacks %q", got, want)
+		}
+	}
+}
+
+// callerEnv makes TestEndsWithItsCaller the caller of a guest.
+const callerEnv = "GUEST_CALLER"
+
+// A guest ends with its caller, even with one that is killed, and no file of it is left.
+func TestEndsWithItsCaller(t *testing.T) {
+	k, err := Find(t.Context(), "")
+	if _, err2 := Look(); err != nil || err2 != nil {
+		t.Skip(errors.Join(err, err2))
+	}
+	dir, called := os.LookupEnv(callerEnv)
+	if !called {
+		dir = t.TempDir()
+	}
+	im, err := NewImage(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Machine{Kernel: k, Image: im, Memory: 512, Virtual: true, Console: "/dev/null", Args: []string{"-pidfile", filepath.Join(dir, "pid")}}
+	if called {
+		t.Fatal(m.Run(t.Context()))
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("the test ends it")
+	go func() { cancel(errors.Join(why, AwaitFile(filepath.Join(dir, "pid"), time.Minute))) }()
+	if err := m.Run(ctx); !errors.Is(err, why) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "pid")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	caller := exec.Command(os.Args[0], "-test.run=^TestEndsWithItsCaller$")
+	caller.Env = append(os.Environ(), callerEnv+"="+dir)
+	if err := caller.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := AwaitFile(filepath.Join(dir, "pid"), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := caller.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = caller.Wait() // it was killed
+	b, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := filepath.Join("/proc", strings.TrimSpace(string(b)), "stat")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		text, err := os.ReadFile(state)
+		if err != nil || strings.Contains(string(text), ") Z ") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the guest outlives its caller: %s", text)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"debug/elf"
 	"errors"
@@ -45,6 +46,32 @@ type Kernel struct {
 func CacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	return filepath.Join(dir, "testbed", "vm"), err
+}
+
+// Env is the environment variable with the kernel of guests, as Find takes it.
+const Env = "TESTBED_KERNEL"
+
+// Find returns a kernel that this machine has, in this order: the one that is asked for or, without one, that of
+// the variable Env, as a directory with boot and lib/modules, such as an unpacked package, or a .deb file; the
+// newest in CacheDir; the newest installed. It fetches and installs nothing.
+func Find(ctx context.Context, ask string) (Kernel, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return Kernel{}, Unavailable{err}
+	}
+	if ask = cmp.Or(ask, os.Getenv(Env)); strings.HasSuffix(ask, ".deb") {
+		return Fetch(ctx, ask, cache, func(string, ...any) {})
+	} else if ask != "" {
+		return openKernel(ask)
+	}
+	if k, err := newestCached(cache); err == nil {
+		return k, nil
+	}
+	k, err := openKernel("/")
+	if err != nil {
+		err = Unavailable{fmt.Errorf("%w: apt-get install --no-install-recommends %s, or name an unpacked kernel package in %s", err, MetaPackage, Env)}
+	}
+	return k, err
 }
 
 // Fetch returns the requested kernel: the name of a package, the path of a package
@@ -178,17 +205,18 @@ func modified(p string) int64 {
 	return info.ModTime().Unix()
 }
 
-// openKernel finds the image and the modules in an unpacked package. Debian 13 has its modules
-// in usr/lib.
+// openKernel finds the image and the modules of the newest kernel in a root directory, such as an unpacked
+// package. Debian 13 has its modules in usr/lib.
 func openKernel(dir string) (Kernel, error) {
 	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	if err != nil {
 		return Kernel{}, err
 	}
-	if len(images) != 1 {
-		return Kernel{}, Unavailable{fmt.Errorf("%s: %d kernels in boot: expected one", dir, len(images))}
+	if len(images) == 0 {
+		return Kernel{}, Unavailable{fmt.Errorf("%s has no kernel", filepath.Join(dir, "boot"))}
 	}
-	k := Kernel{Release: strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-"), Image: images[0]}
+	newest := slices.MaxFunc(images, func(a, b string) int { return int(modified(a) - modified(b)) })
+	k := Kernel{Release: strings.TrimPrefix(filepath.Base(newest), "vmlinuz-"), Image: newest}
 	for _, lib := range []string{"lib", "usr/lib"} {
 		k.modules = filepath.Join(dir, lib, "modules", k.Release)
 		if _, err = os.Stat(k.modules); err == nil {

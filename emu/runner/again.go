@@ -206,7 +206,7 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 	})
 	x.in.RunID, x.in.Scenario = all[0].meta.RunID, all[0].meta.Scenario
 	if m != nil {
-		x.in.RunID, x.in.Scenario, x.in.Noise, x.in.Partial, x.in.FluidModel = m.Run, m.Scenario, m.Noise, m.Partial, m.Backend == rundir.Fluid
+		x.in.RunID, x.in.Scenario, x.in.Noise, x.in.Partial, x.in.FluidModel, x.in.VirtualTime = m.Run, m.Scenario, m.Noise, m.Partial, m.Backend == rundir.Fluid, m.Backend == rundir.Virtual
 		if m.State == rundir.Running {
 			x.in.Partial = x.cut(repeats)
 		}
@@ -300,7 +300,7 @@ func (x *again) figures(files repeatFiles, name string) (one oneAgain, ended boo
 		return one, true, nil
 	}
 	problems := one.rep.Records.Problems // that files changed
-	if one.rep, err = readFigures(filepath.Join(files.dir, figuresFile)); err == nil && len(problems) > 0 && m.Backend == rundir.Packets {
+	if one.rep, err = readFigures(filepath.Join(files.dir, figuresFile)); err == nil && len(problems) > 0 && m.Backend != rundir.Fluid {
 		one.rep.Records.Problems = append(problems, one.rep.Records.Problems...)
 		one.rep.Verdict = fidelity.Doubt(one.rep.Verdict, one.rep.Records.Problems, one.rep.Completed, metrics.CompletedItems(one.rep.Records))
 	}

@@ -241,7 +241,7 @@ func (x *experiment) order() (all []*trial) {
 				if repeat >= r.s.Spec.Repeat {
 					break
 				}
-				if r.backend == rundir.Packets {
+				if r.backend != rundir.Fluid {
 					i += repeat
 				}
 				if t := (&trial{arm: r.arms[i%len(r.arms)], repeat: repeat}); x.o.Choice.has(t) {
@@ -253,11 +253,11 @@ func (x *experiment) order() (all []*trial) {
 	return all
 }
 
-// trials executes all chosen trials that have not ended. Those on the fluid model run on all processors.
+// trials executes all chosen trials that have not ended. Those that others do not disturb run on all processors.
 func (x *experiment) trials(ctx context.Context) error {
 	all := slices.DeleteFunc(x.order(), func(t *trial) bool { return t.done[t.repeat] != nil })
 	limit := 1
-	if x.runs[0].backend == rundir.Fluid {
+	if x.runs[0].backend != rundir.Packets {
 		limit = runtime.GOMAXPROCS(0)
 	}
 	execute := func(ctx context.Context, i int, progressed func(Progress)) error {

@@ -150,7 +150,7 @@ func openParts(dirs []string) (parts []runPart, err error) {
 
 // verbOf is the verb that runs trials on a backend.
 func verbOf(backend string) string {
-	return map[string]string{rundir.Packets: "run", rundir.Fluid: "sim"}[backend]
+	return map[bool]string{false: "run", true: "sim"}[backend == rundir.Fluid]
 }
 
 // merge copies the trials of parts into a new directory.
@@ -179,7 +179,7 @@ func (r *run) merge(path, id string, parts []runPart, out *Merged) error {
 			return err
 		case !had:
 			out.Missing = append(out.Missing, r.named(t))
-		case r.backend == rundir.Packets && t.done[t.repeat].Verdict.Level == verdict.Void:
+		case r.backend != rundir.Fluid && t.done[t.repeat].Verdict.Level == verdict.Void:
 			out.Void = append(out.Void, r.named(t))
 		}
 	}

@@ -92,7 +92,7 @@ type Load struct {
 // Preview returns the forecast of a scenario without a calibration, and without the load and the plan, which require a
 // simulation of each arm.
 func Preview(s *scenario.Scenario) (*Forecast, error) {
-	r, err := newRun(s, Options{}, rundir.Packets)
+	r, err := newRun(s, Options{}, BackendOf(s))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func Preview(s *scenario.Scenario) (*Forecast, error) {
 // Predict returns the full forecast of a scenario with the options' calibration and
 // load limit, and the reaction of Execute to the load. It fails if Buckets fails.
 func Predict(ctx context.Context, s *scenario.Scenario, o Options) (*Forecast, error) {
-	r, err := newRun(s, o, rundir.Packets)
+	r, err := newRun(s, o, BackendOf(s))
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,9 @@ func (r *run) preview() (*Forecast, error) {
 		if err := p.Check(); err != nil {
 			return nil, err
 		}
-		out.Machine.add(machineOfRun(a.s, p))
+		if r.backend == rundir.Packets {
+			out.Machine.add(machineOfRun(a.s, p))
+		}
 	}
 	return out, nil
 }
@@ -196,11 +198,13 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 	out.Plan = r.arms[0].plan(0)
 	out.Decision = out.decide(r.s, r.o)
 	out.Resources = &need
-	var lack *kernel.LackError
-	if err := kernel.CheckResources("this", need); errors.As(err, &lack) {
-		out.Lack = lack.Lack
-	} else if err != nil {
-		return nil, err
+	if r.backend == rundir.Packets {
+		var lack *kernel.LackError
+		if err := kernel.CheckResources("this", need); errors.As(err, &lack) {
+			out.Lack = lack.Lack
+		} else if err != nil {
+			return nil, err
+		}
 	}
 	out.Disk = space(r.s, *w, packets, records, r.o)
 	if missing := out.Disk.missing(r.o.tamper.free); missing != "" {

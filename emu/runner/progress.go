@@ -28,7 +28,7 @@ type Progress struct {
 	Read, ReadAll int64
 	// Verdict is the verdict of the latest repeat; 0 if none has ended, and in a
 	// simulation.
-	Verdict verdict.Level
+	Verdict verdict.Level `json:"-"`
 }
 
 // Approximate shares of a repeat on packets, for the progress bar: the end of prediction and

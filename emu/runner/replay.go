@@ -165,7 +165,7 @@ func openRun(dir string) (*Manifest, []rundir.Change, *scenario.Scenario, error)
 		return nil, nil, nil, fmt.Errorf("%s: %w", dir, err)
 	case m == nil:
 		return nil, nil, nil, fmt.Errorf("%s: no manifest.json: expected a run directory", dir)
-	case m.Backend != rundir.Packets && m.Backend != rundir.Fluid:
+	case !slices.Contains(rundir.Backends(), m.Backend):
 		return nil, nil, nil, fmt.Errorf("%s: backend %q: expected packets or fluid", filepath.Join(dir, rundir.ManifestFile), m.Backend)
 	}
 	s, err := loadRecorded(dir)

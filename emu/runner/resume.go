@@ -52,10 +52,10 @@ func Resume(ctx context.Context, dir, backend string, o Options) (*Outcome, erro
 			}
 		}
 	}
-	if made != backend {
+	if verbOf(made) != verbOf(backend) {
 		return fail(fmt.Errorf("backend %s: use testbed %s --resume", made, verbOf(made)))
 	}
-	return execute(ctx, s, o, backend)
+	return execute(ctx, s, o, made)
 }
 
 // differs names what makes trials of two runs no part of one run, "" if nothing does.
@@ -133,7 +133,7 @@ func (r *run) goOn(ctx context.Context, path string) error {
 	m := &r.manifest
 	m.State, m.Error, m.Partial, m.Ended = rundir.Running, "", nil, time.Time{}
 	var errs []error
-	if r.backend == rundir.Packets {
+	if r.backend != rundir.Fluid {
 		errs = append(errs, r.removeRemains(ctx))
 	}
 	for _, t := range r.trials() {

@@ -73,7 +73,7 @@ func (r *run) describe(ctx context.Context) error {
 	for _, v := range r.point.Values {
 		m.Vars = append(m.Vars, rundir.Value{Name: v.Name, Value: v.Value})
 	}
-	if r.backend == rundir.Packets {
+	if r.backend != rundir.Fluid {
 		m.Captures = string(cmp.Or(r.o.Captures, CompressCaptures))
 		if m.Settings, err = json.Marshal(r.arms[0].settings()); err != nil {
 			return fmt.Errorf("settings: %w", err)
@@ -81,6 +81,9 @@ func (r *run) describe(ctx context.Context) error {
 		if c := r.o.Calibration; c != nil && c.Noise != nil {
 			m.Noise = &c.Noise.Noise
 		}
+	}
+	if r.backend == rundir.Virtual {
+		m.CPUs = 1
 	}
 	r.manifest = m
 	return nil

@@ -39,6 +39,7 @@ import (
 	"testbed/emu/calibration"
 	"testbed/emu/engine"
 	"testbed/emu/fluid"
+	"testbed/emu/guest"
 	"testbed/emu/kernel"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
@@ -68,6 +69,8 @@ type Options struct {
 	// Captures is what happens to captures once their figures are computed; the zero value
 	// compresses them.
 	Captures Captures
+	// Virtual is what trials in virtual time need.
+	Virtual VirtualOptions
 	// Force also runs scenarios whose predicted load exceeds the capacity of the machine.
 	Force bool
 	// WarnLoad is the share of the machine's capacity above which a run warns; 0
@@ -124,9 +127,17 @@ func Simulate(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, e
 	return execute(ctx, s, o, rundir.Fluid)
 }
 
-// Execute runs a scenario on packets. It needs root.
+// Execute runs a scenario on packets. It needs root, or in virtual time what CheckVirtual looks for.
 func Execute(ctx context.Context, s *scenario.Scenario, o Options) (*Outcome, error) {
-	return execute(ctx, s, o, rundir.Packets)
+	return execute(ctx, s, o, BackendOf(s))
+}
+
+// BackendOf returns the backend on which Execute runs a scenario.
+func BackendOf(s *scenario.Scenario) string {
+	if s.Spec.Time == scenario.VirtualTime {
+		return rundir.Virtual
+	}
+	return rundir.Packets
 }
 
 // prepare refuses a run before it has a directory.
@@ -146,6 +157,11 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.describe(ctx); err != nil || r.backend == rundir.Fluid {
 		return err
 	}
+	if r.backend == rundir.Virtual {
+		if err := r.findVirtual(ctx); err != nil {
+			return err
+		}
+	}
 	return r.fit(ctx)
 }
 
@@ -160,6 +176,13 @@ func (t *trial) execute(ctx context.Context, p Progress, progressed func(Progres
 	if err := safefile.MkdirAll(t.path()); err != nil {
 		return err
 	}
+	if t.of.backend == rundir.Virtual && !guest.Inside() {
+		rep, err := t.inGuest(ctx, t.progress(p, progressed))
+		if err != nil {
+			return err
+		}
+		return t.of.keep(t, *rep)
+	}
 	run := t.measured
 	if t.of.backend == rundir.Fluid {
 		run = t.simulated
@@ -170,7 +193,7 @@ func (t *trial) execute(ctx context.Context, p Progress, progressed func(Progres
 	}
 	m := &t.of.manifest
 	of := rundir.Trial{Arm: t.Name, Repeat: t.repeat, Seed: t.seed(), Tool: m.Tool}
-	if t.of.backend == rundir.Packets { // equal simulations leave equal files
+	if t.of.backend != rundir.Fluid { // equal simulations leave equal files
 		of.Verdict, of.Run, of.Machine, of.Kernel, of.CPUs = &rep.Verdict.Level, m.Run, calibration.MachineID(), m.Kernel, m.CPUs
 		of.Calibration, of.Began, of.Ended = m.Calibration, begun, begun.Add(time.Since(begun))
 	}

@@ -49,7 +49,7 @@ func (r *run) input(cut error) (in report.Input, err error) {
 	if cut == nil && slices.ContainsFunc(r.trials(), func(t *trial) bool { return t.done[t.repeat] == nil }) {
 		cut = fmt.Errorf("only some trials were chosen: %s", r.o.Choice)
 	}
-	in = report.Input{RunID: m.Run, Scenario: m.Scenario, FluidModel: r.backend == rundir.Fluid, Noise: m.Noise}
+	in = report.Input{RunID: m.Run, Scenario: m.Scenario, FluidModel: r.backend == rundir.Fluid, VirtualTime: r.backend == rundir.Virtual, Noise: m.Noise}
 	if m.Partial = r.partial(cut); m.Partial != nil {
 		in.Partial = m.Partial
 	}

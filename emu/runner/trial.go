@@ -32,7 +32,7 @@ type run struct {
 	place   int            // of the point, among places
 	places  int
 	o       Options
-	backend string // rundir.Packets or rundir.Fluid
+	backend string // one of rundir.Backends
 	fabric  *topo.Fabric
 	arms    []*arm
 	last    verdict.Level // of the latest trial

@@ -44,6 +44,8 @@ type Options struct {
 	Set map[string]string
 	// Seed replaces that of the file, if it is not nil.
 	Seed *uint64
+	// Time replaces that of the file, if it is not "".
+	Time string
 	// Catalog lists the roles, which are keys of arms, and their policies.
 	Catalog catalog.Catalog
 	// Open opens a trace; nil is files.Open, which accepts only regular files.
@@ -231,7 +233,10 @@ func parse(name string, data []byte, o Options, point []Assignment) (_ *Scenario
 	sub.readVars(root)
 	sub.substitute(root, "")
 	if o.Seed != nil {
-		sub.seed(root, strconv.FormatUint(*o.Seed, 10))
+		sub.state(root, "seed", "!!int", strconv.FormatUint(*o.Seed, 10))
+	}
+	if o.Time != "" {
+		sub.state(root, "time", "!!str", o.Time)
 	}
 	sub.unused(root)
 	d.at[""] = root
@@ -493,7 +498,7 @@ func (s *Scenario) Fingerprint() (string, error) {
 		return s.fingerprintOfPoints()
 	}
 	copied := s.withPaths(func(t loadedTrace) string { return "sha256:" + t.sum })
-	copied.Spec.Version = 0 // left out: the format of the file is not part of its values
+	copied.Spec.Version, copied.Spec.Time = 0, "" // left out: they are not part of the work
 	resolved, err := copied.Resolved()
 	if err != nil {
 		return "", err

@@ -74,6 +74,9 @@ type Spec struct {
 	// Seed is the seed of all randomness: positions of writers, paths, placements. Random draws do
 	// not depend on the arm.
 	Seed uint64 `yaml:"seed" jsonschema:"default=1,minimum=0,maximum=9007199254740991"`
+	// Time is the time of trials on packets. virtual runs each in a virtual machine whose clock counts
+	// its instructions: equal trials have equal packets, on any machine that is busy or not, without root.
+	Time string `yaml:"time,omitempty" jsonschema:"default=real,enum=real,enum=virtual"`
 	// Capture is the configuration of packet captures.
 	Capture Capture `yaml:"capture"`
 	// Limits are the limits that end or refuse a run that takes too much.
@@ -174,6 +177,9 @@ type RED struct {
 	// ECN marks the packets of TCP instead of dropping them, and makes hosts negotiate ECN.
 	ECN bool `yaml:"ecn" jsonschema:"default=false"`
 }
+
+// VirtualTime is the value of Spec.Time that runs trials in virtual time.
+const VirtualTime = "virtual"
 
 // SimultaneousSetup is the value of Spec.Setup that opens connections before their coflow arrives.
 const SimultaneousSetup = "simultaneous"

@@ -275,7 +275,7 @@ func (s *substituter) edited() []byte {
 	for _, e := range s.edits {
 		edits = append(edits, e)
 	}
-	slices.SortFunc(edits, func(a, b *edit) int { return a.start - b.start })
+	slices.SortFunc(edits, func(a, b *edit) int { return cmp.Or(a.start-b.start, strings.Compare(a.text, b.text)) })
 	var out []byte
 	at := 0
 	for _, e := range edits {
@@ -285,25 +285,25 @@ func (s *substituter) edited() []byte {
 	return append(out, s.text[at:]...)
 }
 
-// seed replaces the seed of the file, or adds one to its end.
-func (s *substituter) seed(root *yaml.Node, value string) {
-	n := valueOf(root, "seed")
+// state replaces the value of a key of the file, or adds the key to its end.
+func (s *substituter) state(root *yaml.Node, key, tag, value string) {
+	n := valueOf(root, key)
 	if n == nil && root.Kind == yaml.MappingNode && root.Style&yaml.FlowStyle == 0 {
 		n = &yaml.Node{Kind: yaml.ScalarNode, Line: 1, Column: 1}
-		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "seed", Line: 1, Column: 1}, n)
-		s.edits[n] = &edit{len(s.text), len(s.text), "\nseed: " + value + "\n"}
+		root.Content = append(root.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key, Line: 1, Column: 1}, n)
+		s.edits[n] = &edit{len(s.text), len(s.text), "\n" + key + ": " + value + "\n"}
 	} else if n == nil || n.Kind != yaml.ScalarNode {
-		s.fail(root, "seed", "set from outside, but the file has no place for it: write seed on a line of its own")
+		s.fail(root, key, "set from outside, but the file has no place for it: write %s on a line of its own", key)
 		return
 	} else if e, ok := s.edits[n]; ok {
 		e.text = value
 	} else if start, end, ok := s.span(n); ok {
 		s.edits[n] = &edit{start, end, value}
 	} else {
-		s.fail(n, "seed", "over several lines or with escapes: write it on one line")
+		s.fail(n, key, "over several lines or with escapes: write it on one line")
 		return
 	}
-	n.Value, n.Tag, n.Style = value, "!!int", 0
+	n.Value, n.Tag, n.Style = value, tag, 0
 }
 
 // lineStarts returns the offset of each line of a text.

@@ -23,7 +23,9 @@ type Input struct {
 	// FluidModel reports whether the records were computed instead of measured. Without
 	// packets there is no verdict: Repeat.Verdict and Repeat.Fluid are ignored.
 	FluidModel bool
-	Seed       uint64 // of the confidence intervals
+	// VirtualTime reports whether they were measured in virtual time.
+	VirtualTime bool
+	Seed        uint64 // of the confidence intervals
 	// Noise is the machine's noise calibration for runs on packets; nil if there is none.
 	Noise *metrics.Noise
 	// LinkInterval is the interval of the link loads, rounded up to a multiple of the
@@ -178,8 +180,11 @@ func New(in Input) (*Report, error) {
 	}
 	in = in.judgeShortFlows()
 	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name, Noise: in.Noise, Partial: in.Partial}}
-	if in.FluidModel {
+	switch {
+	case in.FluidModel:
 		r.Summary.Source = SourceFluidModel
+	case in.VirtualTime:
+		r.Summary.Source = SourceVirtual
 	}
 	for i := range in.Arms {
 		r.Summary.Arms = append(r.Summary.Arms, in.summarize(i))

@@ -17,15 +17,19 @@ const Format = 1
 // Sources of records.
 const (
 	SourcePackets    = "packets"
+	SourceVirtual    = "packets in virtual time"
 	SourceFluidModel = "fluid model"
 )
+
+// Sources returns all sources.
+func Sources() []string { return []string{SourcePackets, SourceVirtual, SourceFluidModel} }
 
 // Summary is a run's figures, as in summary.json. Times are microseconds.
 type Summary struct {
 	Format   int          `json:"format"`
 	RunID    string       `json:"run_id"`
 	Scenario string       `json:"scenario"`
-	Source   string       `json:"source"`   // "packets" or "fluid model"
+	Source   string       `json:"source"`   // one of Sources
 	Baseline string       `json:"baseline"` // the arm that speed-ups are relative to
 	Arms     []ArmSummary `json:"arms"`
 	// Noise is the run-to-run noise of the machine from a calibration; nil if there is

@@ -345,5 +345,8 @@ func (r *Report) source() string {
 	if r.in.FluidModel {
 		return "Source: FLUID MODEL. The figures are computed, not measured on packets, so there is no fidelity verdict."
 	}
+	if r.in.VirtualTime {
+		return "Source: captured packets, in virtual time."
+	}
 	return "Source: captured packets."
 }

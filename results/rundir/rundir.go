@@ -46,8 +46,12 @@ const (
 // Backends, as in a manifest.
 const (
 	Packets = "packets"
+	Virtual = "packets in virtual time"
 	Fluid   = "fluid"
 )
+
+// Backends returns all backends.
+func Backends() []string { return []string{Packets, Virtual, Fluid} }
 
 // Manifest describes a run directory and how it was created.
 type Manifest struct {
@@ -55,7 +59,7 @@ type Manifest struct {
 	Go       string   `json:"go"`      // version of the Go toolchain it was built with
 	Kernel   string   `json:"kernel"`  // release of the running kernel
 	CPUs     int      `json:"cpus"`    // processors that the process may use
-	Backend  string   `json:"backend"` // Packets or Fluid
+	Backend  string   `json:"backend"` // one of Backends
 	Run      string   `json:"run"`     // name of the run and of its directory
 	Scenario string   `json:"scenario"`
 	Workload string   `json:"workload_fingerprint"` // fingerprint of the scenario and its traces
@@ -87,6 +91,8 @@ type Manifest struct {
 	// without one.
 	Noise  *metrics.Noise `json:"noise,omitempty"`
 	Forced string         `json:"forced,omitempty"`
+	// Machine is what ran the trials in virtual time.
+	Machine *Machine `json:"machine,omitempty"`
 	// Captures is what happened to captures: keep, compress or drop; on packets only.
 	Captures string   `json:"captures,omitempty"`
 	Notes    []string `json:"notes,omitempty"` // items omitted or rounded when the workload was built
@@ -95,6 +101,14 @@ type Manifest struct {
 	Files Sums `json:"files,omitempty"`
 	// Sum is the SHA-256 sum of the manifest with an empty string in its place.
 	Sum string `json:"sha256"`
+}
+
+// Machine is what decides, besides the scenario, each byte of a trial in virtual time.
+type Machine struct {
+	Qemu    string `json:"qemu"`           // its version
+	Kernel  string `json:"kernel_sha256"`  // of the kernel's image
+	Program string `json:"program_sha256"` // of testbed
+	Memory  int    `json:"memory_mb"`
 }
 
 // Value is the value of a variable or key.
@@ -292,8 +306,8 @@ func (r *Run) matches() error {
 	if m := r.Manifest; m != nil && m.Run != s.RunID {
 		return bad("it belongs to run %q, but %s to run %q", s.RunID, ManifestFile, m.Run)
 	}
-	if s.Source != report.SourcePackets && s.Source != report.SourceFluidModel {
-		return bad("source %q: must be %q or %q", s.Source, report.SourcePackets, report.SourceFluidModel)
+	if !slices.Contains(report.Sources(), s.Source) {
+		return bad("source %q: must be one of %q", s.Source, report.Sources())
 	}
 	if len(s.Arms) == 0 {
 		return bad("it has no arms")

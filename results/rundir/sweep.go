@@ -23,7 +23,7 @@ type Sweep struct {
 	Scenario string    `json:"scenario"`
 	Workload string    `json:"workload_fingerprint"` // of the scenario and its traces, with the sweep
 	Tool     string    `json:"tool"`                 // version of testbed
-	Backend  string    `json:"backend"`              // Packets or Fluid
+	Backend  string    `json:"backend"`              // one of Backends
 	Captures string    `json:"captures,omitempty"`
 	Arms     []string  `json:"arms"`
 	Points   []string  `json:"points"` // their directories
@@ -61,6 +61,21 @@ func (s *Sweep) PointDirs(dir string) (dirs, missing []string) {
 		dirs = append(dirs, point)
 	}
 	return dirs, missing
+}
+
+// BackendOf returns the backend of the run or sweep in a directory.
+func BackendOf(dir string) (string, error) {
+	if s, err := ReadSweep(dir); s != nil || err != nil {
+		if err != nil {
+			return "", err
+		}
+		return s.Backend, nil
+	}
+	m, err := ReadManifest(dir)
+	if err != nil {
+		return "", err
+	}
+	return m.Backend, nil
 }
 
 // Save writes the sweep of a directory.

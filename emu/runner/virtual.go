@@ -1,0 +1,375 @@
+package runner
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"testbed/emu/guest"
+	"testbed/emu/scenario"
+	"testbed/policies/catalog"
+	"testbed/results/report"
+	"testbed/results/rundir"
+	"testbed/results/safefile"
+	"testbed/topo/units"
+)
+
+// Limits of a guest that runs a trial.
+const (
+	// guestMemory is the memory of a guest, in MB. It takes from this machine what it has touched.
+	guestMemory = 4096
+	// mostOutput is the most that a guest may write.
+	mostOutput = 16 * units.GB
+	// watchInterval is how often the output of a guest is read, and reportInterval how often it reports its
+	// progress, on its own clock.
+	watchInterval  = 100 * time.Millisecond
+	reportInterval = 250 * time.Millisecond
+)
+
+// VirtualOptions are what trials in virtual time need.
+type VirtualOptions struct {
+	Kernel string // as guest.Find takes it
+	kernel guest.Kernel
+}
+
+// CheckVirtual returns what runs trials in virtual time, or why nothing does.
+func CheckVirtual(ctx context.Context, o VirtualOptions) (guest.Kernel, *rundir.Machine, error) {
+	m := &rundir.Machine{Memory: guestMemory}
+	var err error
+	if m.Qemu, err = guest.Version(ctx); err != nil {
+		return guest.Kernel{}, nil, err
+	}
+	k, err := guest.Find(ctx, o.Kernel)
+	if err != nil {
+		return k, nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return k, nil, err
+	}
+	for _, x := range []struct {
+		path string
+		sum  *string
+	}{{k.Image, &m.Kernel}, {program, &m.Program}} {
+		b, err := safefile.Read(x.path)
+		if err != nil {
+			return k, nil, fmt.Errorf("virtual time: %w", err)
+		}
+		sum := sha256.Sum256(b)
+		*x.sum = hex.EncodeToString(sum[:])
+	}
+	return k, m, nil
+}
+
+// findVirtual finds what runs the trials, and records it.
+func (r *run) findVirtual(ctx context.Context) (err error) {
+	for _, a := range r.arms {
+		if d := a.s.Spec.Disk; d != nil && d.Throttle == scenario.KernelThrottle {
+			return refusal([]scenario.Problem{a.s.Problem("disk.throttle", "disks in virtual time are in memory, where the kernel throttles nothing: leave it out")})
+		}
+	}
+	if r.o.Virtual.kernel, r.manifest.Machine, err = CheckVirtual(ctx, r.o.Virtual); err != nil {
+		return fmt.Errorf("virtual time: %w", err)
+	}
+	r.manifest.Kernel = r.o.Virtual.kernel.Release
+	return nil
+}
+
+// Paths in the guest of a trial.
+const (
+	guestInput = "/input" // the files of the scenario
+	guestTrial = "/trial.json"
+	guestRun   = "/tmp/run"
+)
+
+// guestJob is what a guest is to do.
+type guestJob struct {
+	Version  string
+	Captures Captures
+	Run      string // the name of its run
+	Arm      int    // place
+	Repeat   int
+}
+
+// guestLine is a line of what a guest reports.
+type guestLine struct {
+	Progress *Progress `json:",omitempty"`
+	Error    string    `json:",omitempty"`
+	Done     bool      `json:",omitempty"`
+}
+
+// image returns the image of the guest of a trial.
+func (t *trial) image(ctx context.Context) (*guest.Image, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	im, err := guest.NewImage(program)
+	if err != nil {
+		return nil, err
+	}
+	if err := im.Modules(ctx, t.of.o.Virtual.kernel, append(guest.PortModules, guest.Modules...)...); err != nil {
+		return nil, err
+	}
+	for _, f := range t.of.s.Files() {
+		im.Data(path.Join(guestInput, f.Name), f.Data)
+	}
+	key, err := t.key()
+	if err != nil {
+		return nil, err
+	}
+	// The name of the run is in its captures. It is the same whenever the trial runs.
+	b, err := json.Marshal(guestJob{Version: t.of.o.Version, Captures: t.of.o.Captures, Run: "virtual-" + key[:12], Arm: t.place, Repeat: t.repeat})
+	im.Data(guestTrial, b)
+	return im, err
+}
+
+// inGuest runs a trial in a guest, and takes its files.
+func (t *trial) inGuest(ctx context.Context, p *progress) (rep *report.Repeat, err error) {
+	p.phase(PhaseBuild)
+	im, err := t.image(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("virtual time: %w", err)
+	}
+	console, output := t.file("console"), t.file("guest.tar")
+	var ports []*os.File
+	defer func() {
+		for _, f := range ports {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	for _, name := range []string{t.file("guest.jsonl"), output} {
+		f, err := safefile.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, f)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ended := make(chan error, 1)
+	m := guest.Machine{Kernel: t.of.o.Virtual.kernel, Image: im, Memory: guestMemory, Virtual: true, Console: console, Ports: ports}
+	go func() { ended <- m.Run(ctx) }()
+	last, err := t.watchGuest(ports, ended, cancel, p)
+	switch {
+	case err != nil:
+	case last.Error != "":
+		err = errors.New(last.Error)
+	case !last.Done:
+		err = errors.New("the guest ended before the trial")
+		if b, err2 := safefile.Read(console); err2 == nil && len(b) > 0 {
+			err = fmt.Errorf("%w: its kernel said: %s", err, bytes.TrimSpace(b[max(0, len(b)-2000):]))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := t.unpack(output); err != nil {
+		return nil, fmt.Errorf("results of the guest: %w", err)
+	}
+	for _, name := range []string{console, output, t.file("guest.jsonl")} {
+		if err := os.Remove(name); err != nil {
+			return nil, err
+		}
+	}
+	one, err := readFigures(t.file(figuresFile))
+	if err != nil {
+		return nil, err
+	}
+	t.of.last = one.Verdict.Level
+	p.phase(PhaseEnd)
+	return &one, nil
+}
+
+// watchGuest reports the progress of a guest until it ends, and returns the last line that it wrote. It ends a guest
+// that writes too much.
+func (t *trial) watchGuest(ports []*os.File, ended <-chan error, cancel context.CancelCauseFunc, p *progress) (last guestLine, err error) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	lines := bufio.NewReader(io.NewSectionReader(ports[0], 0, math.MaxInt64))
+	partial := ""
+	for running := true; running; {
+		select {
+		case err = <-ended:
+			running = false
+		case <-tick.C:
+		}
+		for {
+			text, eof := lines.ReadString('\n')
+			if partial += text; eof != nil {
+				break
+			}
+			last = guestLine{}
+			if err := json.Unmarshal([]byte(partial), &last); err != nil {
+				cancel(fmt.Errorf("report of the guest: %w", err))
+			}
+			partial = ""
+			if now := last.Progress; now != nil {
+				now.Trial, now.Trials, now.Repeats, now.Verdict = p.now.Trial, p.now.Trials, p.now.Repeats, p.now.Verdict
+				p.now = *now
+				p.phase(now.Phase)
+			}
+		}
+		var written int64
+		for _, f := range ports {
+			if info, err := f.Stat(); err == nil {
+				written += info.Size()
+			}
+		}
+		if written > int64(mostOutput) {
+			cancel(fmt.Errorf("the guest wrote more than %v", mostOutput))
+		}
+	}
+	return last, err
+}
+
+// owns reports whether a file of a run is one of the trial.
+func (t *trial) owns(name string) bool {
+	return strings.HasPrefix(name, t.in()+"/") || strings.HasPrefix(name, triesDir+"/"+t.in()+".")
+}
+
+// unpack takes the files of a trial from the archive that its guest wrote.
+func (t *trial) unpack(archive string) (err error) {
+	f, err := safefile.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	r := tar.NewReader(bufio.NewReader(f))
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !t.owns(h.Name) || !filepath.IsLocal(h.Name) || h.Typeflag != tar.TypeReg {
+			return fmt.Errorf("%q is no file of the trial", h.Name)
+		}
+		name := filepath.Join(t.of.path, filepath.FromSlash(h.Name))
+		if err := safefile.MkdirAll(filepath.Dir(name)); err != nil {
+			return err
+		}
+		to, err := safefile.Create(name)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(to, r); err != nil {
+			return errors.Join(err, to.Close())
+		}
+		if err := to.Close(); err != nil {
+			return err
+		}
+	}
+}
+
+// Guest runs the trial of a guest, and reports it to the host.
+func Guest(ctx context.Context) (err error) {
+	if err := guest.Setup(); err != nil {
+		return err
+	}
+	lines, err := guest.Port(0)
+	if err != nil {
+		return err
+	}
+	output, err := guest.Port(1)
+	if err != nil {
+		return err
+	}
+	say := func(l guestLine) error {
+		b, err := json.Marshal(l)
+		if err == nil {
+			_, err = lines.Write(append(b, '\n'))
+		}
+		return err
+	}
+	var said time.Time
+	var phase string
+	show := func(p Progress) {
+		if now := time.Now(); p.Phase != phase || now.Sub(said) >= reportInterval {
+			said, phase = now, p.Phase
+			err = errors.Join(err, say(guestLine{Progress: &p}))
+		}
+	}
+	if err := guestRunTrial(ctx, output, show); err != nil {
+		return say(guestLine{Error: err.Error()})
+	}
+	return errors.Join(err, say(guestLine{Done: true}))
+}
+
+// guestRunTrial runs the trial, and writes an archive of its files.
+func guestRunTrial(ctx context.Context, out io.Writer, show func(Progress)) error {
+	var job guestJob
+	if _, err := readJSON(guestTrial, &job); err != nil {
+		return err
+	}
+	s, err := scenario.Load(path.Join(guestInput, "scenario.yaml"), scenario.Options{Catalog: catalog.All()})
+	if err != nil {
+		return err
+	}
+	r, err := newRun(s, Options{StateRoot: "/run/testbed", Version: job.Version, Captures: job.Captures, Out: "/tmp"}, rundir.Virtual)
+	if err != nil {
+		return err
+	}
+	a := r.arms[job.Arm]
+	if err := refusal(machineOfRun(a.s, a.plan(job.Repeat)).Missing); err != nil {
+		return err
+	}
+	if err := r.describe(ctx); err != nil {
+		return err
+	}
+	r.manifest.Run = job.Run
+	if err := r.create(guestRun); err != nil {
+		return err
+	}
+	t := &trial{arm: a, repeat: job.Repeat}
+	if err := t.execute(ctx, Progress{Trial: 1, Trials: 1}, show); err != nil {
+		return err
+	}
+	if err := r.manifest.Seal(r.path, ""); err != nil {
+		return err
+	}
+	w := tar.NewWriter(out)
+	for _, name := range slices.Sorted(maps.Keys(r.manifest.Files)) {
+		if t.owns(name) {
+			if err := addToArchive(w, name); err != nil {
+				return fmt.Errorf("send %s: %w", name, err)
+			}
+		}
+	}
+	return w.Close()
+}
+
+// addToArchive adds a file of the run of a guest to an archive.
+func addToArchive(w *tar.Writer, name string) (err error) {
+	f, err := safefile.Open(path.Join(guestRun, name))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Size: info.Size(), Mode: 0o644}); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, f)
+	return err
+}

@@ -1,0 +1,158 @@
+package runner
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"testbed/emu/guest"
+	"testbed/emu/kernel/netnstest"
+	"testbed/emu/longtest"
+	"testbed/emu/scenario"
+	"testbed/policies/catalog"
+	"testbed/results/rundir"
+	"testbed/results/safefile"
+)
+
+// The binary of the tests is the program of the guests that they start.
+func TestMain(m *testing.M) {
+	guest.First()
+	if guest.Inside() {
+		if err := Guest(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// virtualScenario is a small scenario in virtual time.
+func virtualScenario(t *testing.T, seed uint64) *scenario.Scenario {
+	t.Helper()
+	s, err := scenario.Load("testdata/virtual.yaml", scenario.Options{Catalog: catalog.All(), Seed: &seed, Time: scenario.VirtualTime})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// needsGuests skips a test where no guest can run, which continuous integration does not allow.
+func needsGuests(t *testing.T) VirtualOptions {
+	t.Helper()
+	if netnstest.Emulated() {
+		t.Skip("a guest in a guest would take minutes")
+	}
+	_, _, err := CheckVirtual(t.Context(), VirtualOptions{})
+	if none := (guest.Unavailable{}); errors.As(err, &none) && os.Getenv("TESTBED_TOOLS") != "required" {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return VirtualOptions{}
+}
+
+// files returns the content of all files of a trial, by name.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err != nil || info.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[strings.TrimPrefix(path, dir)] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// In virtual time, the same scenario and seed leave the same bytes in every file of a trial, with no exception, and
+// another seed leaves others. The guests run side by side on processors of which other tests have a part, so
+// that they run at different paces.
+func TestEqualTrialsHaveEqualBytes(t *testing.T) {
+	longtest.Skip(t, "boots three guests, 30 s of a processor")
+	o := needsGuests(t)
+	var trials [3]map[string]string
+	var all sync.WaitGroup
+	for i, seed := range []uint64{1, 1, 2} {
+		s, out := virtualScenario(t, seed), t.TempDir()
+		all.Go(func() {
+			done, err := Execute(t.Context(), s, Options{Out: out, Version: "test", Virtual: o})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			m, err := rundir.ReadManifest(done.Dir)
+			if err != nil || m.Backend != rundir.Virtual || m.Machine == nil || len(m.Machine.Kernel) != 64 || len(m.Machine.Program) != 64 {
+				t.Errorf("manifest: %+v, %v", m, err)
+			}
+			if done.Report.Summary.Source != rundir.Virtual {
+				t.Errorf("source %q, want %q", done.Report.Summary.Source, rundir.Virtual)
+			}
+			trials[i] = files(t, filepath.Join(done.Dir, "fair", "0"))
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	if len(trials[0]) < 10 || len(trials[0]["/"+rundir.TrialFile]) == 0 {
+		t.Errorf("files of the trial: %d", len(trials[0]))
+	}
+	for name, content := range trials[0] {
+		if trials[1][name] != content {
+			t.Errorf("%s differs between two runs", name)
+		}
+	}
+	if len(trials[1]) != len(trials[0]) {
+		t.Errorf("%d files, and %d again", len(trials[0]), len(trials[1]))
+	}
+	if trials[2]["/events.jsonl"] == trials[0]["/events.jsonl"] || trials[2]["/captures/h0-00.pcapng.zst"] == trials[0]["/captures/h0-00.pcapng.zst"] {
+		t.Error("another seed leaves the same events or packets")
+	}
+}
+
+// What a guest sends is taken only if it is of the trial.
+func TestUnpackTakesFilesOfTheTrial(t *testing.T) {
+	r, err := newRun(virtualScenario(t, 1), Options{}, rundir.Virtual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, ok := range map[string]bool{
+		"fair/0/x.json": true, "fair/0/captures/h0-00.pcapng.zst": true, "tries/fair/0.1/x": true,
+		"fair/1/x": false, "manifest.json": false, "/etc/passwd": false, "fair/0/../../../x": false, "tries/fair/1.1/x": false,
+	} {
+		r.path = t.TempDir()
+		archive := filepath.Join(t.TempDir(), "a.tar")
+		f, err := safefile.Create(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := tar.NewWriter(f)
+		if err := errors.Join(w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Size: 4, Mode: 0o644}), func() error { _, err := w.Write([]byte("text")); return err }(), w.Close(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		err = (&trial{arm: r.arms[0]}).unpack(archive)
+		if got, _ := os.ReadFile(filepath.Join(r.path, name)); (err == nil) != ok || (string(got) == "text") != ok {
+			t.Errorf("%s: %v, content %q, want it taken: %v", name, err, got, ok)
+		}
+	}
+}
+
+// Without qemu nothing runs in virtual time, and the error says what to install.
+func TestVirtualTimeWithoutQemu(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := Execute(t.Context(), virtualScenario(t, 1), Options{Out: t.TempDir()})
+	if none := (guest.Unavailable{}); !errors.As(err, &none) || !strings.Contains(err.Error(), "apt-get install") {
+		t.Errorf("error %v, want an unavailable guest and the command that installs it", err)
+	}
+}
