@@ -84,7 +84,7 @@ var arrows = map[string][]string{
 	"results/flows/flowstest":   {"results/flows"},
 
 	"results/conversations": {"results/pcap"},
-	"results/htmlreport":    {"results/figures", "results/flows", "results/metrics", "results/breakdown"},
+	"results/htmlreport":    {"topo/draw", "results/figures", "results/flows", "results/metrics", "results/breakdown"},
 	"results/report":        {"results/safefile", "results/flows", "results/metrics", "results/schema", "results/table", "results/breakdown", "results/htmlreport", "results/figures"},
 
 	"emu/live": {"policies", "emu/engine", "emu/fault", "emu/kernel", "emu/kernel/processors", "emu/fidelity", "emu/plan", "emu/deploy", "hosts", "hosts/pace", "hosts/disk",

@@ -215,8 +215,8 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 		}
 	}
 	unmodelled := map[string][]string{}
-	if m != nil && m.Backend == rundir.Fluid {
-		if unmodelled, err = unmodelledOf(dir); err != nil {
+	if m != nil {
+		if unmodelled, err = x.recorded(); err != nil {
 			return nil, fmt.Errorf("report: %w", err)
 		}
 	}
@@ -236,19 +236,34 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 	return x, nil
 }
 
-// unmodelledOf returns arm.unmodelled of the arms of a run.
-func unmodelledOf(dir string) (map[string][]string, error) {
-	s, err := loadRecorded(dir)
-	if err != nil {
+// recorded adds the scenario of the run to the report, or why it cannot be shown, and returns arm.unmodelled of its arms.
+// Captures can be reported on without it.
+func (x *again) recorded() (map[string][]string, error) {
+	backend := x.manifest.Backend
+	var r *run
+	s, err := loadRecorded(x.dir)
+	if err == nil {
+		r, err = newRun(s, Options{}, backend)
+	}
+	if err != nil && backend == rundir.Fluid {
 		return nil, err
 	}
-	r, err := newRun(s, Options{}, rundir.Fluid)
+	for _, c := range x.changes {
+		if c.File == "scenario.yaml" && err == nil {
+			err = errors.New(c.String())
+		}
+	}
+	if err == nil {
+		err = r.shown(&x.in)
+	}
 	if err != nil {
-		return nil, err
+		x.in.Written = fmt.Sprintf("# It cannot be shown: %v\n", err)
 	}
 	out := map[string][]string{}
-	for _, a := range r.arms {
-		out[a.Name] = a.unmodelled()
+	if r != nil {
+		for _, a := range r.arms {
+			out[a.Name] = a.unmodelled()
+		}
 	}
 	return out, nil
 }

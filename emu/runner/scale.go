@@ -66,8 +66,18 @@ func (r *run) input(cut error) (in report.Input, err error) {
 			in.Arms = append(in.Arms, of)
 		}
 	}
+	if err := r.shown(&in); err != nil {
+		return in, err
+	}
 	in.Manifest, err = settingsOf(m)
 	return in, err
+}
+
+// shown adds the scenario and its fabric to a report.
+func (r *run) shown(in *report.Input) error {
+	resolved, err := r.s.Recorded()
+	in.Written, in.Resolved, in.Fabric = string(r.s.Source()), string(resolved), r.fabric
+	return err
 }
 
 // partial names the trials that have ended and those that have not, if the run was cut short.

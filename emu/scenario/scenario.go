@@ -490,6 +490,11 @@ func (s *Scenario) Resolved() ([]byte, error) {
 	return out, nil
 }
 
+// Recorded returns Resolved with the paths of Files.
+func (s *Scenario) Recorded() ([]byte, error) {
+	return s.withPaths(func(t loadedTrace) string { return t.file.Name }).Resolved()
+}
+
 // Fingerprint returns a SHA-256, in hex, of the scenario's resolved values and the bytes
 // of its traces, independent of their paths; of a scenario that OfArm returns, also of its Base. Scenarios that differ
 // only in comments, order of keys or use of variables have the same fingerprint.

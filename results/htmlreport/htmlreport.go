@@ -28,6 +28,7 @@ import (
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/topo"
+	"testbed/topo/draw"
 	"testbed/topo/words"
 )
 
@@ -36,9 +37,12 @@ type Data struct {
 	RunID, Scenario string
 	Source          string // the sentence that names the source of the figures
 	Result          string // the result of the run as a sentence
-	Simulated       bool   // whether the fluid model computed the records
-	Partial         string // the sentence that describes a run that was cut short; "" for a whole run
-	Summary         []byte // summary.json, embedded in the page
+	// Written and Resolved are the scenario, Fabric is that of the baseline.
+	Written, Resolved string
+	Fabric            *topo.Fabric
+	Simulated         bool   // whether the fluid model computed the records
+	Partial           string // the sentence that describes a run that was cut short; "" for a whole run
+	Summary           []byte // summary.json, embedded in the page
 	// Human formats a completion time as in all tables of the report.
 	Human func(time.Duration) string
 	Arms  []Arm // the first is the baseline
@@ -134,7 +138,8 @@ type view struct {
 	Scripts  []template.JS
 	// Embedded is summary.json, Charts the data that the script draws.
 	Embedded, Charts template.JS
-	Drawn            *charts // for the template
+	Drawn            *charts       // for the template
+	Drawing          template.HTML // of Fabric
 	*views
 }
 
@@ -163,6 +168,13 @@ func Write(w io.Writer, d Data) error {
 	v.Drawn = &v.charts
 	v.Sections = v.contents()
 	v.Policy = policy(uplotJS, pageJS)
+	var drawing bytes.Buffer
+	if d.Fabric != nil {
+		if err := draw.SVG(&drawing, d.Fabric, draw.Options{Brief: true}); err != nil {
+			return fmt.Errorf("page: %w", err)
+		}
+	}
+	v.Drawing = template.HTML(drawing.String()) // draw escapes names
 	// Execute into a buffer: a template that fails midway must not leave half a page.
 	var b bytes.Buffer
 	if err := t.Execute(&b, v); err != nil {

@@ -22,7 +22,7 @@ func (r *Report) Page(w io.Writer) error {
 	if err := r.JSON(&summary); err != nil {
 		return err
 	}
-	d := htmlreport.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Result: r.Summary.Sentence(), Simulated: r.in.FluidModel, Summary: summary.Bytes(), Human: human, LinkInterval: r.in.linkInterval()}
+	d := htmlreport.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Result: r.Summary.Sentence(), Written: r.in.Written, Resolved: r.in.Resolved, Fabric: r.in.Fabric, Simulated: r.in.FluidModel, Summary: summary.Bytes(), Human: human, LinkInterval: r.in.linkInterval()}
 	if r.in.Partial != nil {
 		d.Partial = r.in.Partial.String()
 	}

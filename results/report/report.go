@@ -20,6 +20,10 @@ import (
 type Input struct {
 	RunID    string
 	Scenario string // its name
+	// Written and Resolved are the scenario as a file, and with all defaults; Fabric is that of the baseline. All are
+	// zero if unknown.
+	Written, Resolved string
+	Fabric            *topo.Fabric
 	// FluidModel reports whether the records were computed instead of measured. Without
 	// packets there is no verdict: Repeat.Verdict and Repeat.Fluid are ignored.
 	FluidModel bool

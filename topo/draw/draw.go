@@ -19,6 +19,8 @@ type Options struct {
 	// false if it is unknown. Values outside are clamped. nil means that all loads are
 	// unknown.
 	Load func(topo.LinkID) (load float64, ok bool)
+	// Brief leaves out spines, leaves and hosts of a large fabric, and states their numbers. It has no effect on DOT.
+	Brief bool
 }
 
 // load returns the load of a link, clamped to [0, 1]. NaN counts as unknown.

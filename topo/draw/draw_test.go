@@ -47,6 +47,7 @@ func TestGolden(t *testing.T) {
 		{"four-loaded", 2, 2, 2, Options{Title: `"a" & <b>`, Load: loads}},
 		{"hundred", 10, 4, 10, Options{}},
 		{"switch", 1, 0, 12, Options{}},
+		{"brief", 20, 12, 40, Options{Brief: true}},
 	}
 	for _, tt := range tests {
 		for kind, write := range map[string]func(io.Writer, *topo.Fabric, Options) error{"svg": SVG, "dot": DOT} {

@@ -42,6 +42,13 @@ const (
 	thinHost   = 3.0 // the thickest link of narrow hosts, so that links do not touch
 )
 
+// The largest numbers of spines, leaves and hosts of a rack in a brief drawing.
+const (
+	mostSpines = 8
+	mostLeaves = 6
+	mostHosts  = 5
+)
+
 // SVG writes f as a self-contained picture: a row of spines, one of leaves and one of
 // hosts. Faster links have thicker lines. The most frequent rate of a tier is written
 // once, at the left, other rates at their links; every shape has a tooltip with its
@@ -54,28 +61,91 @@ func SVG(w io.Writer, f *topo.Fabric, o Options) error {
 	p.head()
 	p.rows()
 	for _, c := range p.uplinks {
-		p.uplink(c)
+		if p.spines.shows(c.up.Spine) && p.leaves.shows(int(c.up.Rack)) {
+			p.uplink(c)
+		}
 	}
 	for h := range topo.HostID(f.Hosts()) {
-		p.hostLink(h)
+		if p.showsHost(h) {
+			p.hostLink(h)
+		}
 	}
 	for s := range f.Spines() {
-		p.box(p.spineX(s), p.spineY, switchW, boxH, "switch", topo.SpineName(s), "")
+		if p.spines.shows(s) {
+			p.box(p.spineX(s), p.spineY, switchW, boxH, "switch", topo.SpineName(s), "")
+		}
 	}
 	for r := range topo.RackID(f.Racks()) {
-		p.box(p.leafX(r), p.leafY, switchW, boxH, "switch", topo.LeafName(r), rackTitle(f, r))
+		if p.leaves.shows(int(r)) {
+			p.box(p.leafX(r), p.leafY, switchW, boxH, "switch", topo.LeafName(r), rackTitle(f, r))
+		}
 	}
 	for h := range topo.HostID(f.Hosts()) {
-		p.box(p.hostX(h), p.hostY, p.hostW-4, p.hostH, "host", f.HostName(h), f.HostAddr(h).String())
+		if p.showsHost(h) {
+			p.box(p.hostX(h), p.hostY, p.hostW-4, p.hostH, "host", f.HostName(h), f.HostAddr(h).String())
+		}
 	}
+	p.gaps()
 	p.labels()
 	p.legend()
 	p.b.WriteString("</svg>\n")
 	return p.b.Flush() // the first error of w, if any
 }
 
+// places are those of a row of equal things. Of more things than places, the last but one place is a gap.
+type places struct{ n, of int }
+
+func placesOf(n, most int, brief bool) places {
+	if brief && n > most {
+		return places{most, n}
+	}
+	return places{n, n}
+}
+
+// gap returns the number of things that are left out.
+func (p places) gap() int { return p.of - p.n + min(1, p.of-p.n) }
+
+// shows reports whether the i-th thing has a place.
+func (p places) shows(i int) bool { return p.n == p.of || i < p.n-2 || i == p.of-1 }
+
+// place returns the place of a thing that is shown.
+func (p places) place(i int) float64 {
+	if p.n < p.of && i == p.of-1 {
+		return float64(p.n - 1)
+	}
+	return float64(i)
+}
+
+// showsHost reports whether a host has a place.
+func (p *picture) showsHost(h topo.HostID) bool {
+	r := p.f.RackOf(h)
+	return p.leaves.shows(int(r)) && p.hosts.shows(int(h-p.f.HostIn(r, 0)))
+}
+
+// gaps states how many things are left out, in their rows.
+func (p *picture) gaps() {
+	more := func(x, y float64, n int) {
+		p.write(label{x, y, "soft", fmt.Sprintf("… %d more", n), false}, "middle")
+	}
+	if n := p.spines.gap(); n > 0 {
+		more(p.spineAt(float64(p.spines.n-2)), p.spineY+boxH/2+4, n)
+	}
+	if n := p.leaves.gap(); n > 0 {
+		more(p.leafAt(float64(p.leaves.n-2)), p.leafY+boxH/2+4, n)
+	}
+	if n := p.hosts.gap(); n > 0 {
+		for r := range topo.RackID(p.f.Racks()) {
+			if p.leaves.shows(int(r)) {
+				p.write(label{p.hostAt(r, float64(p.hosts.n-2)), p.hostY + p.hostH/2, "soft", fmt.Sprintf("… %d more", n), true}, "middle")
+			}
+		}
+	}
+}
+
 type picture struct {
 	f              *topo.Fabric
+	spines, leaves places
+	hosts          places // of a rack
 	o              Options
 	b              *bufio.Writer
 	top            units.Rate
@@ -110,12 +180,13 @@ func newPicture(f *topo.Fabric, o Options) *picture {
 		_, ok := o.load(l.ID)
 		p.loaded = p.loaded || ok
 	}
+	p.spines, p.leaves = placesOf(f.Spines(), mostSpines, o.Brief), placesOf(f.Racks(), mostLeaves, o.Brief)
+	p.hosts = placesOf(f.Hosts()/f.Racks(), mostHosts, o.Brief)
 	if f.Hosts() > fewHosts {
 		p.hostW, p.hostH = narrowHost, narrowH
 	}
-	perRack := f.Hosts() / f.Racks()
-	p.rackW = max(float64(perRack)*p.hostW, switchW) + rackGap
-	p.width = 2*margin + rowLabel + max(float64(f.Racks())*p.rackW, float64(f.Spines())*(switchW+rackGap), 300)
+	p.rackW = max(float64(p.hosts.n)*p.hostW, switchW) + rackGap
+	p.width = 2*margin + rowLabel + max(float64(p.leaves.n)*p.rackW, float64(p.spines.n)*(switchW+rackGap), 300)
 	y := float64(margin)
 	if o.Title != "" {
 		y += 30
@@ -145,29 +216,36 @@ func (p *picture) innerX() float64 { return margin + rowLabel }
 func (p *picture) innerW() float64 { return p.width - 2*margin - rowLabel }
 
 // Centres of boxes.
-func (p *picture) spineX(s int) float64 {
-	return p.innerX() + p.innerW()*(float64(s)+0.5)/float64(p.f.Spines())
-}
+func (p *picture) spineX(s int) float64 { return p.spineAt(p.spines.place(s)) }
 
-func (p *picture) leafX(r topo.RackID) float64 {
-	free := p.innerW() - float64(p.f.Racks())*p.rackW
-	return p.innerX() + free/2 + (float64(r)+0.5)*p.rackW
-}
+func (p *picture) leafX(r topo.RackID) float64 { return p.leafAt(p.leaves.place(int(r))) }
 
 func (p *picture) hostX(h topo.HostID) float64 {
 	r := p.f.RackOf(h)
-	perRack := p.f.Hosts() / p.f.Racks()
-	place := float64(h - p.f.HostIn(r, 0))
-	return p.leafX(r) + (place-float64(perRack-1)/2)*p.hostW
+	return p.hostAt(r, p.hosts.place(int(h-p.f.HostIn(r, 0))))
+}
+
+// Centres of places.
+func (p *picture) spineAt(place float64) float64 {
+	return p.innerX() + p.innerW()*(place+0.5)/float64(p.spines.n)
+}
+
+func (p *picture) leafAt(place float64) float64 {
+	free := p.innerW() - float64(p.leaves.n)*p.rackW
+	return p.innerX() + free/2 + (place+0.5)*p.rackW
+}
+
+func (p *picture) hostAt(r topo.RackID, place float64) float64 {
+	return p.leafX(r) + (place-float64(p.hosts.n-1)/2)*p.hostW
 }
 
 func (p *picture) head() {
-	fmt.Fprintf(p.b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="sans-serif" font-size="12">`+"\n", p.width, p.height, p.width, p.height)
+	fmt.Fprintf(p.b, `<svg xmlns="http://www.w3.org/2000/svg" class="fabric" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="sans-serif" font-size="12">`+"\n", p.width, p.height, p.width, p.height)
 	style := func(ground, ink, soft, line, box, host string, colour func(i int) string) {
-		fmt.Fprintf(p.b, ".ground{fill:%s}text{fill:%s}.soft{fill:%s}.rate{stroke:%s;stroke-width:3;paint-order:stroke;font-size:11px}line{stroke:%s}rect.switch{fill:%s;stroke:%s}rect.host{fill:%s;stroke:%s}\n",
+		fmt.Fprintf(p.b, ".fabric .ground{fill:%s}.fabric text{fill:%s}.fabric .soft{fill:%s}.fabric .rate{stroke:%s;stroke-width:3;paint-order:stroke;font-size:11px}.fabric line{stroke:%s}.fabric .switch{fill:%s;stroke:%s}.fabric .host{fill:%s;stroke:%s}\n",
 			ground, ink, soft, ground, line, box, line, host, line)
 		for i := range shades {
-			fmt.Fprintf(p.b, "line.l%d{stroke:%s}", i, colour(i))
+			fmt.Fprintf(p.b, ".fabric .l%d{stroke:%s}", i, colour(i))
 		}
 		p.b.WriteString("\n")
 	}
@@ -190,12 +268,44 @@ func (p *picture) rows() {
 	if n := p.f.Spines(); n > 0 {
 		left(p.spineY+17, words.Plural(n, "spine", "spines"))
 		left(p.spineY+boxH+(spineTier-boxH)/2+4, "uplinks "+p.usualUp)
+		left(p.spineY+boxH+(spineTier-boxH)/2+20, oversubscription(p.f))
+		if n := p.hidden(); n > 0 {
+			left(p.spineY+boxH+(spineTier-boxH)/2+36, words.Plural(n, "other rate hidden", "other rates hidden"))
+		}
 		left(p.leafY+17, words.Plural(p.f.Racks(), "leaf", "leaves"))
 	} else {
 		left(p.leafY+17, "1 switch")
 	}
 	left(p.leafY+boxH+(leafTier-boxH)/2+4, "host links "+p.usualHost)
 	left(p.hostY+p.hostH/2+4, words.Plural(p.f.Hosts(), "host", "hosts"))
+}
+
+// oversubscription returns that of the racks as text.
+func oversubscription(f *topo.Fabric) string {
+	least, most := math.Inf(1), 0.0
+	for r := range topo.RackID(f.Racks()) {
+		x := f.Oversubscription(r)
+		least, most = min(least, x), max(most, x)
+	}
+	if low, high := fmt.Sprintf("%.3g:1", least), fmt.Sprintf("%.3g:1", most); low != high {
+		return fmt.Sprintf("oversubscribed %s to %s", low, high)
+	}
+	return fmt.Sprintf("oversubscribed %.3g:1", most)
+}
+
+// hidden returns the number of links that are left out and have another rate than the drawing states.
+func (p *picture) hidden() (n int) {
+	for _, c := range p.uplinks {
+		if c.rates() != p.usualUp && !(p.spines.shows(c.up.Spine) && p.leaves.shows(int(c.up.Rack))) {
+			n++
+		}
+	}
+	for h := range topo.HostID(p.f.Hosts()) {
+		if hostCable(p.f, h).rates() != p.usualHost && !p.showsHost(h) {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *picture) uplink(c cable) {
