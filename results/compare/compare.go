@@ -265,6 +265,8 @@ type Input struct {
 	// Noise is the run-to-run noise of the machine, nil if it is unknown. It applies to
 	// packets: two arms of the fluid model have none.
 	Noise *metrics.Noise
+	// Looks are those of the run that may make most looks; nil if the number of repeats of all runs was fixed.
+	Looks *metrics.Looks
 	// Varied are the keys in which the runs differ, and Gates the bounds that each comparison must keep.
 	Varied []Varied
 	Gates  []Gate
@@ -325,7 +327,7 @@ func New(in Input) (*Result, error) {
 		}
 		if c.Refused == "" {
 			for k, m := range r.metrics {
-				f, err := figure(m, p, in.Seed+uint64(k), in.noise(p).Of(string(m)))
+				f, err := figure(m, p, in.Seed+uint64(k), in.noise(p).Of(string(m)), in.Looks)
 				if err != nil {
 					return nil, err
 				}
@@ -352,7 +354,7 @@ func (r *Result) Void() bool {
 }
 
 // figure returns the comparison of one metric, nil if neither arm has an item.
-func figure(m Metric, p Pairing, seed uint64, noise *metrics.Deviations) (*Figure, error) {
+func figure(m Metric, p Pairing, seed uint64, noise *metrics.Deviations, looks *metrics.Looks) (*Figure, error) {
 	base, arm := p.Base.Items[m], p.Arm.Items[m]
 	if len(base) == 0 && len(arm) == 0 {
 		return nil, nil
@@ -367,7 +369,7 @@ func figure(m Metric, p Pairing, seed uint64, noise *metrics.Deviations) (*Figur
 			return nil, &MismatchError{Metric: m, Repeat: a.Repeat, ID: a.ID, Base: p.Base.Label(), Arm: p.Arm.Label(), BaseSize: size, ArmSize: a.Size}
 		}
 	}
-	x := metrics.PairBlocks(blocks(base, arm), seed, noise)
+	x := metrics.PairBlocks(blocks(base, arm), seed, noise, looks)
 	f := &Figure{Metric: m, Pairs: x.N, Clusters: x.Clusters, Unpaired: x.Unpaired, Repeats: x.Repeats, missing: missing(base, arm)}
 	if x.N == 0 {
 		for _, e := range []*Estimate{&f.MeanRatio, &f.MedianRatio, &f.GeoMean} {

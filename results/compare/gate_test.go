@@ -124,6 +124,44 @@ func TestGateErrors(t *testing.T) {
 	}
 }
 
+// Of 200 comparisons of identical arms whose repeats stop at a look, at most 5 % are significant in either direction, by
+// either statistic at the look at which they stop. Of arms that are slower by 10 %, the gate cct > 0% fails in 80 % or
+// more. The bounds were stated before the first measurement.
+func TestLooksErrors(t *testing.T) {
+	longtest.Skip(t, "computes intervals of 400 drawn comparisons at up to three looks, 5 s")
+	longtest.Computes(t)
+	g := Gate{Metric: CCT, Above: true}
+	red, failed, stops := 0, 0, map[int]int{}
+	for d := range 200 {
+		for k, slower := range []float64{1, 1.1} {
+			l := metrics.NewLooks([]int{5, 13, 30}, map[string]float64{"cct": 3})
+			var pair Pairing
+			for more := true; more; {
+				pair = drawn(rand.New(rand.NewPCG(uint64(d), uint64(k))), 1, 22, l.Repeats, slower)
+				x := metrics.PairBlocks(blocks(pair.Base.Items[CCT], pair.Arm.Items[CCT]), uint64(d), nil, l)
+				more = l.Look([]metrics.Seen{{Arm: "arm", Key: "cct", Paired: x}})
+			}
+			r := result(t, Input{Seed: uint64(d), Pairs: []Pairing{pair}, Gates: []Gate{g}, Looks: l})
+			f := r.Comparisons[0].Figures[0]
+			if slower > 1 {
+				if r.Gates[0].Outcome == Failed {
+					failed++
+				}
+				continue
+			}
+			stops[l.Repeats]++
+			if f.MeanRatio.Outcome != NoneYet || f.GeoMean.Outcome != NoneYet {
+				red++
+			}
+		}
+	}
+	t.Logf("of 200 identical pairs %d are significant, of 200 that are 10 %% slower %d fail; stops by repeats %v", red, failed, stops)
+	if red > 10 || failed < 160 || len(stops) < 2 {
+		t.Errorf("of 200 identical pairs %d are significant, want 10 or fewer; of 200 that are 10 %% slower %d fail, want 160 or more; stops %v",
+			red, failed, stops)
+	}
+}
+
 // A pool of one seed on two machines has the clusters of the seed; a pool of two seeds has those of both.
 func TestPoolClusters(t *testing.T) {
 	times := []time.Duration{sec, sec, sec, sec, sec, sec, sec, sec}

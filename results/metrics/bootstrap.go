@@ -82,7 +82,8 @@ type sample struct {
 	clusters [][]float64
 	total    []float64
 	repeats  int
-	nested   bool // each cluster is in one repeat, which stands for a block
+	nested   bool    // each cluster is in one repeat, which stands for a block
+	tail     float64 // probability beyond each end of an interval
 	rng      *rand.Rand
 	count    int
 }
@@ -90,7 +91,11 @@ type sample struct {
 // newSample returns the sample of items whose sums, all of one length, are added by
 // cluster and repeat. Clusters are numbered from 0; repeats have any number.
 func newSample(items []cell, seed uint64) *sample {
-	s := &sample{rng: rand.New(rand.NewPCG(seed, uint64(len(items)))), count: min(mostResamples, max(leastResamples, drawsInAll/max(1, len(items))))}
+	s := &sample{
+		rng:   rand.New(rand.NewPCG(seed, uint64(len(items)))),
+		count: min(mostResamples, max(leastResamples, drawsInAll/max(1, len(items)))),
+		tail:  tail,
+	}
 	if len(items) == 0 {
 		return s
 	}
@@ -187,8 +192,15 @@ func (s *sample) jackknife(x statistic) float64 {
 // of the difference between repeats that the clusters within repeats do not explain
 // (two-way analysis of variance; one-way if clusters are nested in repeats). It is 0 for one repeat.
 func (s *sample) betweenRuns(x statistic) float64 {
+	runs, within := s.variances(x)
+	return max(0, runs-within)
+}
+
+// variances returns the variance of a statistic over repeats, for one repeat, and the part of it that the clusters
+// within repeats explain.
+func (s *sample) variances(x statistic) (runs, within float64) {
 	if s.repeats < 2 {
-		return 0
+		return 0, 0
 	}
 	gradient := make([]float64, len(s.total))
 	x.gradient(s.total, gradient)
@@ -197,20 +209,21 @@ func (s *sample) betweenRuns(x statistic) float64 {
 		moves[c.repeat] += dot(gradient, c.sums)
 		weights[c.repeat] += c.sums[x.weight]
 	}
-	var runs, rest float64
+	n, r := float64(len(s.clusters)), float64(s.repeats)
 	for _, m := range moves {
 		runs += float64(m * m)
 	}
-	n, r := float64(len(s.clusters)), float64(s.repeats)
+	runs *= r * r / (r - 1)
 	if s.nested {
-		return r * max(0, runs*r/(r-1)-s.within(gradient, moves, weights, x.weight))
+		return runs, r * s.within(gradient, moves, weights, x.weight)
 	}
+	var rest float64
 	for _, c := range s.cells {
 		of := s.clusters[c.cluster]
 		e := dot(gradient, c.sums) - dot(gradient, of)*c.sums[x.weight]/of[x.weight] - moves[c.repeat]*c.sums[x.weight]/weights[c.repeat]
 		rest += float64(e * e)
 	}
-	return r * max(0, runs*r/(r-1)-rest*n*r/((n-1)*(r-1)))
+	return runs, rest * n * r * r / ((n - 1) * (r - 1))
 }
 
 // within returns the sum of the variances of the influences of repeats that the clusters nested in them
@@ -235,7 +248,7 @@ func (s *sample) within(gradient, moves, weights []float64, weight int) (sum flo
 // add as squares on each side (Zou and Donner, Statistics in Medicine 27, 2008). With one
 // repeat and no calibrated noise the interval stays unchanged: it is conditional on these
 // runs.
-func (i Interval) widen(value, variance float64, repeats int, noise *float64) Interval {
+func (i Interval) widen(value, variance float64, repeats int, noise *float64, tail float64) Interval {
 	freedom := float64(repeats - 1)
 	sum := variance * freedom
 	if noise != nil {
@@ -245,16 +258,19 @@ func (i Interval) widen(value, variance float64, repeats int, noise *float64) In
 	if sum <= 0 {
 		return i
 	}
-	half := student(freedom) * math.Sqrt(sum/freedom/float64(repeats))
+	half := student(freedom, tail) * math.Sqrt(sum/freedom/float64(repeats))
 	return Interval{value - math.Hypot(value-i.Low, half), value + math.Hypot(i.High-value, half)}
 }
 
-// student returns the 97.5 % quantile of Student's t distribution.
-func student(freedom float64) float64 {
-	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(0.975)
+// tail is the probability beyond each end of a 95 % interval.
+const tail = 0.025
+
+// student returns the value of Student's t distribution that is exceeded with a probability.
+func student(freedom, tail float64) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(1 - tail)
 }
 
-// bootstrap returns 95 % confidence intervals of statistics over clusters, conditional on
+// bootstrap returns confidence intervals of statistics over clusters, conditional on
 // the runs; nil for fewer than LeastPairs clusters.
 //
 // Each end is the farther one of two bootstraps (Efron and Tibshirani, An Introduction to
@@ -294,22 +310,22 @@ func (s *sample) bootstrap(stats []statistic) []Interval {
 		}
 	}
 	for k := range stats {
-		out[k] = percentiles(values[k], n)
+		out[k] = percentiles(values[k], n, s.tail)
 		if off[k] > 0 {
 			slices.Sort(ts[k])
-			out[k].Low = min(out[k].Low, value[k]-float64(Quantile(0.975, ts[k])*off[k]))
-			out[k].High = max(out[k].High, value[k]-float64(Quantile(0.025, ts[k])*off[k]))
+			out[k].Low = min(out[k].Low, value[k]-float64(Quantile(1-s.tail, ts[k])*off[k]))
+			out[k].High = max(out[k].High, value[k]-float64(Quantile(s.tail, ts[k])*off[k]))
 		}
 	}
 	return out
 }
 
-// percentiles returns the interval that includes 95 % of the values of resamples, and more
+// percentiles returns the interval between the tails of the values of resamples, and a wider one
 // for few clusters. It sorts the values.
-func percentiles(values []float64, clusters int) Interval {
+func percentiles(values []float64, clusters int, tail float64) Interval {
 	slices.Sort(values)
 	n := float64(clusters)
-	tail := distuv.UnitNormal.CDF(-student(n-1) * math.Sqrt(n/(n-1)))
+	tail = distuv.UnitNormal.CDF(-student(n-1, tail) * math.Sqrt(n/(n-1)))
 	return Interval{Quantile(tail, values), Quantile(1-tail, values)}
 }
 

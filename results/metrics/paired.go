@@ -101,6 +101,8 @@ type Paired struct {
 	// Errors are standard errors from the clusters alone, without the differences between
 	// runs; 0 for fewer than LeastPairs clusters.
 	Errors Deviations
+	// Variances are those of GeoMean. Of averages over items of skewed sizes, they would predict too few repeats.
+	Variances Variances
 }
 
 // Block is the items of both arms in runs of one workload. Items of equal numbers in different blocks are
@@ -134,15 +136,15 @@ func Common(base, arm []Item) (n int) {
 // calibrated difference between identical runs, beyond the part that their clusters explain;
 // nil if unknown. The same items, in any order, and seed give the same intervals.
 func Pair(base, arm []Item, seed uint64, noise *Deviations) Paired {
-	return PairBlocks([]Block{{base, arm}}, seed, noise)
+	return PairBlocks([]Block{{base, arm}}, seed, noise, nil)
 }
 
 // PairBlocks compares the arms as Pair does, with the pairs of all blocks. Of several blocks, the interval includes the
-// differences between blocks in place of those between repeats.
-func PairBlocks(blocks []Block, seed uint64, noise *Deviations) Paired {
+// differences between blocks in place of those between repeats. After looks, intervals are wider.
+func PairBlocks(blocks []Block, seed uint64, noise *Deviations, looks *Looks) Paired {
 	p, pairs := pairUp(blocks...)
 	if p.N > 0 {
-		p.intervals(pairs, seed, noise)
+		p.intervals(pairs, seed, noise, looks.tail())
 	}
 	return p
 }
@@ -205,7 +207,7 @@ func pairUp(blocks ...Block) (p Paired, pairs []pair) {
 }
 
 // intervals fills in the intervals from pairs in ascending order of their logarithms.
-func (p *Paired) intervals(pairs []pair, seed uint64, noise *Deviations) {
+func (p *Paired) intervals(pairs []pair, seed uint64, noise *Deviations, tail float64) {
 	logs := make([]float64, len(pairs))
 	for i, x := range pairs {
 		logs[i] = x.log
@@ -233,7 +235,7 @@ func (p *Paired) intervals(pairs []pair, seed uint64, noise *Deviations) {
 		cells[i] = cell{x.cluster, run, []float64{x.base, x.arm, x.log, 1, above}}
 	}
 	s := newSample(cells, seed)
-	s.nested = nested
+	s.nested, s.tail = nested, tail
 	if noise != nil {
 		// A block averages the noise of its repeats.
 		share := math.Sqrt(float64(s.repeats) / float64(p.Repeats))
@@ -245,16 +247,17 @@ func (p *Paired) intervals(pairs []pair, seed uint64, noise *Deviations) {
 		return
 	}
 	p.Errors.MeanRatio, p.Errors.GeoMean = s.jackknife(stats[0]), s.jackknife(stats[1])
+	p.Variances = s.parts(stats[1], p.Errors.GeoMean)
 	var of [3]*float64
 	if noise != nil {
 		of = [3]*float64{&noise.MeanRatio, &noise.GeoMean, &noise.Median}
 	}
 	for k, ci := range []*Interval{&p.MeanRatioCI, &p.GeoMeanCI} {
-		*ci = out[k].widen(stats[k].of(s.total), s.betweenRuns(stats[k]), s.repeats, of[k]).exp()
+		*ci = out[k].widen(stats[k].of(s.total), s.betweenRuns(stats[k]), s.repeats, of[k], tail).exp()
 	}
 	i, deviation, between := s.medianInterval(average(4, 3), logs)
 	p.Errors.Median = deviation
-	p.MedianCI = i.widen(m, between, s.repeats, of[2]).exp()
+	p.MedianCI = i.widen(m, between, s.repeats, of[2], tail).exp()
 }
 
 // medianInterval returns the interval of a median over clusters, its standard error from
@@ -263,7 +266,7 @@ func (p *Paired) intervals(pairs []pair, seed uint64, noise *Deviations) {
 // one of the median through the pairs' quantiles (Woodruff, Journal of the American
 // Statistical Association 47, 1952).
 func (s *sample) medianInterval(above statistic, logs []float64) (i Interval, deviation, between float64) {
-	t := student(float64(len(s.clusters) - 1))
+	t := student(float64(len(s.clusters)-1), s.tail)
 	half := t * s.jackknife(above)
 	i = Interval{Quantile(0.5-half, logs), Quantile(0.5+half, logs)}
 	if half > 0 {

@@ -121,7 +121,7 @@ func CompareScale(base, arm, scaledBase, scaledArm []Item, seed uint64, noise *D
 		value := stats[i].of(x.total)
 		e.Value = math.Exp(value)
 		if out != nil {
-			e.CI = out[i].widen(value, x.betweenRuns(stats[i]), x.repeats, scaleNoise(noise, i)).exp()
+			e.CI = out[i].widen(value, x.betweenRuns(stats[i]), x.repeats, scaleNoise(noise, i), tail).exp()
 		}
 	}
 	return s
@@ -159,7 +159,7 @@ func OverRepeats(values []float64) Estimate {
 	for _, v := range values {
 		sum += (v - e.Value) * (v - e.Value)
 	}
-	half := student(n-1) * math.Sqrt(sum/(n-1)/n)
+	half := student(n-1, tail) * math.Sqrt(sum/(n-1)/n)
 	e.CI = Interval{e.Value - half, e.Value + half}
 	return e
 }

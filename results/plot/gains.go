@@ -36,7 +36,8 @@ func gainOf(s series, base, key string, metric *report.Metric, counts func(tasks
 		tasks := tasksOf(s.run, arm)
 		return slices.DeleteFunc(s.run.JobTimes(arm), func(x metrics.Item) bool { return !counts(tasks[place{x.Repeat, x.ID}]) })
 	}
-	p := metrics.Pair(items(base), items(s.arm), 0, s.run.Summary.Noise.Of(key))
+	pairs := metrics.Block{Base: items(base), Arm: items(s.arm)}
+	p := metrics.PairBlocks([]metrics.Block{pairs}, 0, s.run.Summary.Noise.Of(key), s.run.Summary.Looks)
 	return gain{p.N, p.GeoMean, p.GeoMeanCI}
 }
 

@@ -119,9 +119,7 @@ func (r *Report) definitionLines(baseline string) []string {
 		"repeats ±: standard deviation of the repeats' averages over their mean, shown if an arm has several repeats.",
 		"speed-up: the baseline's average over the arm's average, if both have the same items. The baseline is the first arm, "+baseline+".",
 		"paired [95 %]: the paired speed-up with its 95 % confidence interval: the geometric mean of the baseline's time over the arm's time, for the items that both arms have in the same repeat. The interval comes from a bootstrap over clusters, which are assumed independent: a coflow with its flows and repeats, or all blocks that one client writes. Differences between repeats widen it. \""+metrics.FewPairsMark+"\": "+metrics.FewPairs+" (clusters), too few for an interval.")
-	if s := r.noise(); s != "" {
-		out = append(out, s)
-	}
+	out = append(out, r.intervals()...)
 	if !r.in.FluidModel {
 		out = append(out, "fluid average: the fluid model's average for the items that the captures have too. measured/fluid: the measured average of these items over that average.")
 		out = append(out, timeDefinitions(r.timed())...)

@@ -48,6 +48,8 @@ type Input struct {
 	Scaled *Scaled
 	// Partial is set if the run was cut short.
 	Partial *Partial
+	// Looks decided the number of repeats; nil if it was fixed.
+	Looks *metrics.Looks
 	// Manifest is the known settings of the run.
 	Manifest []Setting
 	Arms     []Arm // the first is the baseline
@@ -183,7 +185,7 @@ func New(in Input) (*Report, error) {
 		return nil, err
 	}
 	in = in.judgeShortFlows()
-	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name, Noise: in.Noise, Partial: in.Partial}}
+	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name, Noise: in.Noise, Partial: in.Partial, Looks: in.Looks}}
 	switch {
 	case in.FluidModel:
 		r.Summary.Source = SourceFluidModel

@@ -41,6 +41,8 @@ type Summary struct {
 	ScaleCheck *ScaleCheck `json:"scale_check,omitempty"`
 	// Partial is present if the run was cut short.
 	Partial *Partial `json:"partial,omitempty"`
+	// Looks are the looks at intervals that decided the number of repeats; absent if it was fixed.
+	Looks *metrics.Looks `json:"looks,omitempty"`
 	// Rows are the numbers of rows of the tables that were written with the summary, by file.
 	Rows map[string]int `json:"rows,omitempty"`
 }
@@ -210,6 +212,37 @@ func (in Input) summarize(i int) ArmSummary {
 	return s
 }
 
+// comparable reports whether the i-th arm is compared with the baseline.
+func (in Input) comparable(i int) bool {
+	void := func(a Arm) bool { return !in.FluidModel && a.level() == verdict.Void }
+	return i > 0 && len(in.Arms[i].Unmodelled) == 0 && !void(in.Arms[0]) && !void(in.Arms[i])
+}
+
+// paired compares the i-th arm with the baseline, item by item.
+func (in Input) paired(i int, m metric, seed uint64) metrics.Paired {
+	pairs := metrics.Block{Base: in.Arms[0].items(m), Arm: in.Arms[i].items(m)}
+	return metrics.PairBlocks([]metrics.Block{pairs}, seed, in.Noise.Of(m.key), in.Looks)
+}
+
+// Look makes a look at the intervals, and reports whether more repeats are needed.
+func (in Input) Look() bool {
+	var all []metrics.Seen
+	for k, m := range in.metrics() {
+		if _, ok := in.Looks.Until[m.key]; !ok {
+			continue
+		}
+		for i, arm := range in.Arms {
+			if !in.comparable(i) {
+				continue
+			}
+			if p := in.paired(i, m, in.Seed+uint64(k)); p.N > 0 {
+				all = append(all, metrics.Seen{Arm: arm.Name, Key: m.key, Paired: p})
+			}
+		}
+	}
+	return in.Looks.Look(all)
+}
+
 // metric returns the figures of the i-th arm, or nil if nothing was measured.
 func (in Input) metric(i int, m metric, seed uint64) *Metric {
 	arm, base := in.Arms[i], in.Arms[0]
@@ -228,7 +261,7 @@ func (in Input) metric(i int, m metric, seed uint64) *Metric {
 	if s := metrics.SpreadOf(items); s.Repeats > 1 {
 		out.Repeats = &RepeatSpread{Repeats: s.Repeats, MinUS: micros(s.Min), MaxUS: micros(s.Max), StdDevUS: micros(s.StdDev), Relative: metrics.Round6(s.Relative)}
 	}
-	if i > 0 && len(arm.Unmodelled) == 0 && (in.FluidModel || base.level() != verdict.Void) {
+	if in.comparable(i) {
 		baseline := base.items(m)
 		if both := metrics.Common(baseline, items); both != len(baseline) || both != len(items) {
 			out.apart = fmt.Sprintf("%s completed %d %s and %s %d, of which %d are the same", base.Name, len(baseline), m.noun, arm.Name, len(items), both)
@@ -236,7 +269,7 @@ func (in Input) metric(i int, m metric, seed uint64) *Metric {
 			ratio = metrics.Round6(ratio)
 			out.Speedup = &ratio
 		}
-		if p := metrics.Pair(baseline, items, seed, in.Noise.Of(m.key)); p.N > 0 {
+		if p := in.paired(i, m, seed); p.N > 0 {
 			out.Paired = &PairedSpeedup{Pairs: p.N, Clusters: p.Clusters, Unpaired: p.Unpaired, Repeats: p.Repeats, MeanRatio: metrics.Round6(p.MeanRatio), MeanRatioCI: p.MeanRatioCI.Round6(),
 				Median: metrics.Round6(p.Median), MedianCI: p.MedianCI.Round6(), GeoMean: metrics.Round6(p.GeoMean), GeoMeanCI: p.GeoMeanCI.Round6()}
 		}

@@ -113,6 +113,9 @@ func (s *Sweep) heading() []string {
 		if of := p.Report.in.Partial; of != nil {
 			out = append(out, p.Dir+": "+of.String())
 		}
+		if l := p.Summary.Looks; l != nil {
+			out = append(out, p.Dir+": "+l.String())
+		}
 	}
 	if len(s.Missing) > 0 {
 		out = append(out, "No trial has ended of "+strings.Join(s.Missing, "; ")+".")

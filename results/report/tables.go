@@ -24,9 +24,11 @@ type table struct {
 	apart bool            // the arms have different items: no average is marked as the lowest
 }
 
-// noise returns the sentence on run-to-run noise in the intervals of paired speed-ups; ""
-// without intervals and for the fluid model.
-func (r *Report) noise() string {
+// intervals returns sentences on the intervals of paired speed-ups: on looks, and on run-to-run noise.
+func (r *Report) intervals() (all []string) {
+	if r.in.Looks != nil {
+		all = append(all, r.in.Looks.String())
+	}
 	repeats := 0 // the smallest number of any comparison
 	for i := range r.Summary.Arms {
 		for _, m := range r.in.metrics() {
@@ -36,10 +38,10 @@ func (r *Report) noise() string {
 			}
 		}
 	}
-	if repeats == 0 || r.in.FluidModel {
-		return ""
+	if repeats > 0 && !r.in.FluidModel {
+		all = append(all, r.in.Noise.Sentence(repeats))
 	}
-	return r.in.Noise.Sentence(repeats)
+	return all
 }
 
 // pairedColumn is the column of paired speed-ups, whose cells may be broken into lines.

@@ -81,7 +81,7 @@ func (r *Report) TerminalIn(w io.Writer, style tables.Style) error {
 		b.WriteByte('\n')
 		say("", "", "%s", l)
 	}
-	if s := r.noise(); s != "" {
+	for _, s := range r.intervals() {
 		b.WriteByte('\n')
 		say("", "", "%s", s)
 	}
