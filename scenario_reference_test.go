@@ -63,6 +63,11 @@ func (r *reference) rows(prefix string, s *jsonschema.Schema, required []string,
 		if q.Items != nil && q.Items.Properties != nil {
 			r.rows(prefix+key+"[].", q.Items, q.Items.Required, all)
 		}
+		for _, one := range q.AnyOf { // a mapping in place of a number
+			if one.Properties != nil {
+				r.rows(prefix+key+".", one, one.Required, all)
+			}
+		}
 	}
 }
 
@@ -244,7 +249,7 @@ func missingRows(schema map[string]any, doc string) []string {
 			v := v.(map[string]any)
 			if object(v, "properties") != nil {
 				in, inner := section, prefix+key+"."
-				if section == "Whole file" {
+				if section == "Whole file" && prefix == "" {
 					in, inner = "`"+key+"`", ""
 				}
 				// The keys of a fabric's kinds stand under then and else.
@@ -278,6 +283,9 @@ func missingRows(schema map[string]any, doc string) []string {
 					kind := list(object(object(one, "properties"), "kind"), "enum")[0]
 					keys(fmt.Sprintf("`%s` of kind `%v`", key, kind), "", one.(map[string]any), false)
 				}
+			}
+			for _, one := range list(v, "anyOf") {
+				keys(section, prefix+key+".", one.(map[string]any), false)
 			}
 			if key == "arms" {
 				forms := list(v, "oneOf")

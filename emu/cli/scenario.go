@@ -164,7 +164,8 @@ func (a *app) schemaCmd() *cobra.Command {
 // plannedPoint is what running a point of a sweep would take.
 type plannedPoint struct {
 	Point    string           `json:"point"`
-	Trials   int              `json:"trials"`
+	AtLeast  int              `json:"trials_at_least"`
+	Trials   int              `json:"trials"` // at most, as the time and the disk
 	Duration time.Duration    `json:"duration_ns"`
 	Disk     int64            `json:"disk_bytes"` // after the run
 	Decision *runner.Decision `json:"decision"`
@@ -175,13 +176,18 @@ type plannedPoint struct {
 func (a *app) planSweep(ctx context.Context, points []scenario.Point, o runner.Options) error {
 	var all struct {
 		Points   []plannedPoint `json:"points"`
+		AtLeast  int            `json:"trials_at_least"`
 		Trials   int            `json:"trials"`
 		Duration time.Duration  `json:"duration_ns"`
 		Disk     int64          `json:"disk_bytes"`
 	}
 	t := tables.Table{Head: []string{"point", "trials", "time", "disk", "testbed run"}, Columns: []tables.Column{tables.Names(), {}, {}, {}, tables.Prose()}}
 	add := func(p plannedPoint, says string) {
-		t.Rows = append(t.Rows, []string{p.Point, fmt.Sprint(p.Trials), p.Duration.Round(time.Second).String(), units.Compact(float64(p.Disk), "B"), says})
+		trials := fmt.Sprint(p.Trials)
+		if p.AtLeast < p.Trials {
+			trials = fmt.Sprintf("%d to %d", p.AtLeast, p.Trials)
+		}
+		t.Rows = append(t.Rows, []string{p.Point, trials, p.Duration.Round(time.Second).String(), units.Compact(float64(p.Disk), "B"), says})
 	}
 	var refusals error
 	for _, point := range points {
@@ -189,14 +195,15 @@ func (a *app) planSweep(ctx context.Context, points []scenario.Point, o runner.O
 		if err != nil {
 			return fmt.Errorf("point %s: %w", point.Name(), err)
 		}
-		p := plannedPoint{point.Name(), len(f.Arms) * f.Repeats, f.Duration, f.Disk.Left, f.Decision, f.Lack}
+		p := plannedPoint{point.Name(), len(f.Arms) * f.AtLeast, len(f.Arms) * f.Repeats, f.Duration, f.Disk.Left, f.Decision, f.Lack}
 		all.Points = append(all.Points, p)
-		all.Trials, all.Duration, all.Disk = all.Trials+p.Trials, all.Duration+p.Duration, all.Disk+p.Disk
+		all.AtLeast, all.Trials = all.AtLeast+p.AtLeast, all.Trials+p.Trials
+		all.Duration, all.Disk = all.Duration+p.Duration, all.Disk+p.Disk
 		if err := f.Refusal(false); err != nil {
 			refusals = errors.Join(refusals, fmt.Errorf("point %s: %w", p.Point, err))
 		}
 		add(p, f.Decision.String())
 	}
-	add(plannedPoint{Point: "all", Trials: all.Trials, Duration: all.Duration, Disk: all.Disk}, "")
+	add(plannedPoint{Point: "all", AtLeast: all.AtLeast, Trials: all.Trials, Duration: all.Duration, Disk: all.Disk}, "")
 	return errors.Join(a.print(all, func(w io.Writer) error { return drawTable(w, t, terminalStyle(0)) }), refusals)
 }

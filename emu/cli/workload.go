@@ -73,8 +73,8 @@ output. With --json it prints the statistics of "workload info".`,
 			if err != nil {
 				return err
 			}
-			if repeat >= s.Spec.Repeat {
-				return usageError{fmt.Errorf("--repeat %d: must be below %d, the number of repeats of the scenario (the first is 0)", repeat, s.Spec.Repeat)}
+			if most := s.Spec.Repeat.AtMost; repeat >= most {
+				return usageError{fmt.Errorf("--repeat %d: must be below %d, the number of repeats of the scenario (the first is 0)", repeat, most)}
 			}
 			fabric, err := s.Shape().Build()
 			if err != nil {

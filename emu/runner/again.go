@@ -206,7 +206,8 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 	})
 	x.in.RunID, x.in.Scenario = all[0].meta.RunID, all[0].meta.Scenario
 	if m != nil {
-		x.in.RunID, x.in.Scenario, x.in.Noise, x.in.Partial, x.in.FluidModel, x.in.VirtualTime = m.Run, m.Scenario, m.Noise, m.Partial, m.Backend == rundir.Fluid, m.Backend == rundir.Virtual
+		x.in.RunID, x.in.Scenario, x.in.Noise, x.in.Partial, x.in.Looks = m.Run, m.Scenario, m.Noise, m.Partial, m.Looks
+		x.in.FluidModel, x.in.VirtualTime = m.Backend == rundir.Fluid, m.Backend == rundir.Virtual
 		if m.State == rundir.Running {
 			x.in.Partial = x.cut(repeats)
 		}

@@ -18,7 +18,7 @@ type Choice struct {
 	Repeats Span              // from 0; zero is all
 	Points  map[string]string // values of swept variables; none is all
 	// Shard is a part of the trials, from 1 to Shards; 0 is all. All arms of a point and repeat are in one part, so
-	// that each part has pairs.
+	// that each part has pairs, and so are all repeats of a point if looks decide their number.
 	Shard, Shards int
 }
 
@@ -55,7 +55,11 @@ func (c Choice) check(x *experiment) error {
 	var names []string
 	repeats := 0
 	for _, r := range x.runs {
-		repeats = max(repeats, r.s.Spec.Repeat)
+		repeats = max(repeats, r.s.Spec.Repeat.AtMost)
+		if r.looks != nil && (len(c.Arms) > 0 || c.Repeats != Span{}) {
+			return fmt.Errorf("%s: looks decide the number of repeats, and need all arms and repeats of a point: "+
+				"choose with --point or --shard, or write a number of repeats", c)
+		}
 		for _, a := range r.arms {
 			if !slices.Contains(names, a.Name) {
 				names = append(names, a.Name)
@@ -90,10 +94,18 @@ func (c Choice) has(t *trial) bool {
 			return false
 		}
 	}
-	unit := t.repeat*t.of.places + t.of.place
+	unit := unitOf(t.of.s, t.repeat, t.of.place, t.of.places)
 	return (len(c.Arms) == 0 || slices.Contains(c.Arms, t.Name)) &&
 		(c.Repeats == Span{} || t.repeat >= c.Repeats.From && t.repeat < c.Repeats.To) &&
 		(c.Shards == 0 || unit%c.Shards == c.Shard-1)
+}
+
+// unitOf numbers what one part has whole.
+func unitOf(s *scenario.Scenario, repeat, place, places int) int {
+	if s.Spec.Repeat.Adaptive() {
+		return place
+	}
+	return repeat*places + place
 }
 
 // String returns the flags that choose the trials.
@@ -116,28 +128,29 @@ func (c Choice) String() string {
 
 // Part is a part of a scenario's trials.
 type Part struct {
-	Shard  string `json:"shard"` // as Choice takes it, such as 1/4
-	Trials int    `json:"trials"`
+	Shard  string `json:"shard"`  // as Choice takes it, such as 1/4
+	Trials int    `json:"trials"` // at most, if looks decide the number of repeats
 }
 
 // Shards returns the parts into which the trials of a scenario can be split; a count of 0 stands for the most.
 func Shards(s *scenario.Scenario, count int) ([]Part, error) {
-	points, units := s.Points(), 0
-	for _, p := range points {
-		units += p.Scenario.Spec.Repeat
+	points, trials := s.Points(), map[int]int{} // by unit
+	for i, p := range points {
+		for repeat := range p.Scenario.Spec.Repeat.AtMost {
+			trials[unitOf(p.Scenario, repeat, i, len(points))] += len(p.Scenario.ArmList())
+		}
 	}
-	if count < 0 || count > units {
-		return nil, fmt.Errorf("%d: must be 1 to %d, the number of points and repeats", count, units)
+	if count < 0 || count > len(trials) {
+		return nil, fmt.Errorf("%d: must be 1 to %d, the number of points and repeats (of points, if looks decide their repeats)",
+			count, len(trials))
 	}
-	count = cmp.Or(count, units)
+	count = cmp.Or(count, len(trials))
 	out := make([]Part, count)
 	for i := range out {
 		out[i].Shard = fmt.Sprintf("%d/%d", i+1, count)
 	}
-	for i, p := range points {
-		for repeat := range p.Scenario.Spec.Repeat {
-			out[(repeat*len(points)+i)%count].Trials += len(p.Scenario.ArmList())
-		}
+	for unit, n := range trials {
+		out[unit%count].Trials += n
 	}
 	return out, nil
 }

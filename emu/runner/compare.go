@@ -77,6 +77,10 @@ func (o CompareOptions) compare(dirs []string) (*compare.Result, error) {
 		for _, c := range r.Changes {
 			in.Notes = append(in.Notes, strings.TrimSpace(run.Label+" "+r.Summary.RunID)+": "+c.String())
 		}
+		if l := r.Summary.Looks; l != nil {
+			in.Looks = l.Widest(in.Looks)
+			in.Notes = append(in.Notes, strings.TrimSpace(run.Label+" "+r.Summary.RunID)+": "+l.String())
+		}
 		if p := r.Summary.Partial; p != nil {
 			in.Notes = append(in.Notes, strings.TrimSpace(run.Label+" "+r.Summary.RunID)+" was cut short: "+p.String())
 		}

@@ -39,6 +39,10 @@ func newExperiment(s *scenario.Scenario, o Options, backend string) (*experiment
 		return nil, fmt.Errorf("check the scale of scenario %s: it has a sweep: choose a point with --set, or leave --check-scale out", s.Spec.Name)
 	}
 	for i, p := range points {
+		if p.Scenario.Spec.Repeat.Adaptive() && o.CheckScale != (workloads.Factor{}) {
+			return nil, p.Scenario.Problem("repeat", "looks decide the number of repeats, which a check of the scale cannot repeat: "+
+				"write a number, or leave --check-scale out")
+		}
 		r, err := newRun(p.Scenario, o, backend)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("point %s: %w", p.Name(), err))
@@ -146,6 +150,7 @@ func (x *experiment) begin(ctx context.Context) error {
 		if err := x.beginSweep(path, name); err != nil {
 			return err
 		}
+		name = x.sweep.Run // of the sweep that goes on
 	}
 	for r := range x.chosen() {
 		r.manifest.Run = x.id(r, name)
@@ -218,9 +223,9 @@ func (x *experiment) finish(why error, interrupted bool) (err error) {
 	return err
 }
 
-// trials returns the trials of a run.
+// trials returns the trials of a run, up to the next look if looks decide its repeats.
 func (r *run) trials() (all []*trial) {
-	for repeat := range r.s.Spec.Repeat {
+	for repeat := range r.repeats() {
 		for _, a := range r.arms {
 			all = append(all, &trial{arm: a, repeat: repeat})
 		}
@@ -233,12 +238,12 @@ func (r *run) trials() (all []*trial) {
 func (x *experiment) order() (all []*trial) {
 	most := 0
 	for _, r := range x.runs {
-		most = max(most, r.s.Spec.Repeat)
+		most = max(most, r.repeats())
 	}
 	for repeat := range most {
 		for r := range x.all() {
 			for i := range r.arms {
-				if repeat >= r.s.Spec.Repeat {
+				if repeat >= r.repeats() {
 					break
 				}
 				if r.backend != rundir.Fluid {
@@ -253,8 +258,34 @@ func (x *experiment) order() (all []*trial) {
 	return all
 }
 
-// trials executes all chosen trials that have not ended. Those that others do not disturb run on all processors.
+// trials executes all chosen trials that have not ended, and those that looks at the intervals add.
 func (x *experiment) trials(ctx context.Context) error {
+	for more := true; more; {
+		if err := x.round(ctx); err != nil {
+			return err
+		}
+		var err error
+		if more, err = x.look(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look makes the looks that are due, and reports whether trials are missing because of them.
+func (x *experiment) look() (more bool, err error) {
+	for r := range x.chosen() {
+		again, err := r.lookAgain()
+		if err != nil {
+			return false, x.of(r, err)
+		}
+		more = more || again
+	}
+	return more, nil
+}
+
+// round executes the chosen trials that have not ended. Those that others do not disturb run on all processors.
+func (x *experiment) round(ctx context.Context) error {
 	all := slices.DeleteFunc(x.order(), func(t *trial) bool { return t.done[t.repeat] != nil })
 	limit := 1
 	if x.runs[0].backend != rundir.Packets {

@@ -164,6 +164,7 @@ func (r *run) merge(path, id string, parts []runPart, out *Merged) error {
 	r.manifest = *parts[0].manifest
 	m := &r.manifest
 	m.Run, m.Files, m.Partial, m.Error, m.State = id, nil, nil, "", rundir.Running
+	m.Repeats, m.Looks = r.repeats(), r.looks
 	for _, p := range parts {
 		if p.manifest.Started.Before(m.Started) {
 			m.Started = p.manifest.Started
@@ -172,15 +173,25 @@ func (r *run) merge(path, id string, parts []runPart, out *Merged) error {
 	if err := r.create(path); err != nil {
 		return err
 	}
-	for _, t := range r.trials() {
-		had, err := t.take(parts)
-		switch {
-		case err != nil:
+	for first, more := 0, true; more; { // looks are made again
+		for _, t := range r.trials() {
+			if t.repeat < first {
+				continue
+			}
+			had, err := t.take(parts)
+			switch {
+			case err != nil:
+				return err
+			case !had:
+				out.Missing = append(out.Missing, r.named(t))
+			case r.backend != rundir.Fluid && t.done[t.repeat].Verdict.Level == verdict.Void:
+				out.Void = append(out.Void, r.named(t))
+			}
+		}
+		first = r.repeats()
+		var err error
+		if more, err = r.lookAgain(); err != nil {
 			return err
-		case !had:
-			out.Missing = append(out.Missing, r.named(t))
-		case r.backend != rundir.Fluid && t.done[t.repeat].Verdict.Level == verdict.Void:
-			out.Void = append(out.Void, r.named(t))
 		}
 	}
 	return nil

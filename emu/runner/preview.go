@@ -31,7 +31,8 @@ const PacketCost = 16 * time.Microsecond
 type Forecast struct {
 	Scenario string   `json:"scenario"`
 	Arms     []string `json:"arms"`
-	Repeats  int      `json:"repeats"`
+	AtLeast  int      `json:"repeats_at_least"`
+	Repeats  int      `json:"repeats"` // at most
 	Coflows  int      `json:"coflows"`
 	Flows    int      `json:"flows"`
 	Blocks   int      `json:"blocks"`
@@ -40,7 +41,7 @@ type Forecast struct {
 	Tasks *TaskForecast  `json:"tasks,omitempty"`
 	Notes scenario.Notes `json:"notes"`
 	Load  []Load         `json:"load,omitempty"` // by arm
-	// Duration is the total of all arms and repeats on packets, without the construction of
+	// Duration is the total of all arms and, at most, repeats on packets, without the construction of
 	// the fabric and the reading of captures.
 	Duration time.Duration `json:"duration_ns,omitempty"`
 	Plan     *plan.Plan    `json:"plan,omitempty"`
@@ -114,7 +115,7 @@ func (r *run) preview() (*Forecast, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Forecast{Scenario: r.s.Spec.Name, Repeats: r.s.Spec.Repeat, Coflows: len(w.Coflows), Notes: r.notes}
+	out := &Forecast{Scenario: r.s.Spec.Name, AtLeast: r.s.Spec.Repeat.AtLeast, Repeats: r.s.Spec.Repeat.AtMost, Coflows: len(w.Coflows), Notes: r.notes}
 	for _, c := range w.Coflows {
 		out.Flows += len(c.Flows)
 	}
@@ -192,7 +193,7 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 			out.Capacity, share = capacity, l.Share
 		}
 		a.predicted, records, out.Load = &rec, append(records, rec), append(out.Load, l)
-		out.Duration += l.Duration * time.Duration(r.s.Spec.Repeat)
+		out.Duration += l.Duration * time.Duration(r.s.Spec.Repeat.AtMost)
 		need = need.Most(resources(a.s, a.fabric, []flows.Records{rec}))
 	}
 	out.Plan = r.arms[0].plan(0)
@@ -275,7 +276,11 @@ func (f *Forecast) String() string {
 			work += ", and " + tasks + ","
 		}
 	}
-	return fmt.Sprintf("%s under %d arms (%s), %d repeats", work, len(f.Arms), strings.Join(f.Arms, ", "), f.Repeats)
+	repeats := fmt.Sprint(f.Repeats)
+	if f.AtLeast < f.Repeats {
+		repeats = fmt.Sprintf("%d to %d", f.AtLeast, f.Repeats)
+	}
+	return fmt.Sprintf("%s under %d arms (%s), %s repeats", work, len(f.Arms), strings.Join(f.Arms, ", "), repeats)
 }
 
 // Script writes a full forecast: the figures as comments and the plan as commands, limited to

@@ -63,6 +63,7 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
+	r.resume(m)
 	out := &Replays{Run: m.Run, Backend: m.Backend}
 	if got, err := s.Fingerprint(); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
@@ -80,7 +81,7 @@ func Replay(ctx context.Context, dir string, o ReplayOptions) (*Replays, error) 
 		return nil, fmt.Errorf("replay of %s: %w", dir, err)
 	}
 	for _, a := range arms {
-		for repeat := range s.Spec.Repeat {
+		for repeat := range r.repeats() {
 			if o.Repeat != AllRepeats && o.Repeat != repeat {
 				continue
 			}
@@ -134,8 +135,8 @@ func (r *run) chosen(o ReplayOptions) (arms []*arm, err error) {
 	if len(arms) == 0 {
 		return nil, fmt.Errorf("unknown arm %q (available: %s)", o.Arm, strings.Join(names, ", "))
 	}
-	if o.Repeat != AllRepeats && (o.Repeat < 0 || o.Repeat >= r.s.Spec.Repeat) {
-		return nil, fmt.Errorf("no repeat %d: expected 0 to %d", o.Repeat, r.s.Spec.Repeat-1)
+	if o.Repeat != AllRepeats && (o.Repeat < 0 || o.Repeat >= r.repeats()) {
+		return nil, fmt.Errorf("no repeat %d: expected 0 to %d", o.Repeat, r.repeats()-1)
 	}
 	return arms, nil
 }

@@ -107,6 +107,7 @@ func (r *run) look(path string) error {
 		return fail(fmt.Errorf("the links were calibrated again (%s; now %s): begin a new run",
 			m.Calibration, now.Calibration))
 	}
+	r.resume(m)
 	for _, t := range r.trials() {
 		dir := repeatDir(path, t.Name, t.repeat)
 		rep, err := t.ended(dir, m)
@@ -132,6 +133,7 @@ func (r *run) goOn(ctx context.Context, path string) error {
 	r.path, r.manifest = path, *r.found
 	m := &r.manifest
 	m.State, m.Error, m.Partial, m.Ended = rundir.Running, "", nil, time.Time{}
+	m.Repeats, m.Looks = r.repeats(), r.looks
 	var errs []error
 	if r.backend != rundir.Fluid {
 		errs = append(errs, r.removeRemains(ctx))

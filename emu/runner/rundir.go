@@ -57,7 +57,7 @@ func (r *run) describe(ctx context.Context) error {
 		return err
 	}
 	m := Manifest{Tool: r.o.Version, Go: runtime.Version(), Kernel: kernelRelease(), CPUs: runtime.NumCPU(), Backend: r.backend, Scenario: r.s.Spec.Name,
-		Workload: fingerprint, Seed: r.s.Spec.Seed, Repeats: r.s.Spec.Repeat, Started: now, State: rundir.Running, ScaledBy: r.manifest.ScaledBy, Notes: r.notes}
+		Workload: fingerprint, Seed: r.s.Spec.Seed, Repeats: r.repeats(), Looks: r.looks, Started: now, State: rundir.Running, ScaledBy: r.manifest.ScaledBy, Notes: r.notes}
 	if r.half != nil {
 		m.CheckScale = r.half.manifest.ScaledBy
 	}

@@ -49,14 +49,17 @@ func (r *run) input(cut error) (in report.Input, err error) {
 	if cut == nil && slices.ContainsFunc(r.trials(), func(t *trial) bool { return t.done[t.repeat] == nil }) {
 		cut = fmt.Errorf("only some trials were chosen: %s", r.o.Choice)
 	}
-	in = report.Input{RunID: m.Run, Scenario: m.Scenario, FluidModel: r.backend == rundir.Fluid, VirtualTime: r.backend == rundir.Virtual, Noise: m.Noise}
+	in = report.Input{
+		RunID: m.Run, Scenario: m.Scenario, Noise: m.Noise, Looks: r.looks,
+		FluidModel: r.backend == rundir.Fluid, VirtualTime: r.backend == rundir.Virtual,
+	}
 	if m.Partial = r.partial(cut); m.Partial != nil {
 		in.Partial = m.Partial
 	}
 	for _, a := range r.arms {
 		of := report.Arm{Name: a.Name, Unmodelled: a.unmodelled()}
 		var numbers []int
-		for repeat, done := range a.done {
+		for repeat, done := range a.done[:r.repeats()] {
 			if done != nil {
 				of.Repeats, numbers = append(of.Repeats, *done), append(numbers, repeat)
 			}
@@ -86,7 +89,7 @@ func (r *run) partial(cut error) *report.Partial {
 		return nil
 	}
 	p := &report.Partial{Why: cut.Error(), Ended: []string{}, Cut: []string{}, NotBegun: []string{}}
-	for repeat := range r.s.Spec.Repeat {
+	for repeat := range r.repeats() {
 		for _, a := range r.arms {
 			t := a.trial(repeat, work{})
 			list := &p.NotBegun

@@ -94,7 +94,7 @@ func space(s *scenario.Scenario, w work, packets []float64, records []flows.Reco
 		case CompressCaptures:
 			kept = n * compressed
 		}
-		left += (kept + float64(tablesOfRepeat)) * float64(s.Spec.Repeat)
+		left += (kept + float64(tablesOfRepeat)) * float64(s.Spec.Repeat.AtMost)
 	}
 	if o.CheckScale != (workloads.Factor{}) {
 		left *= 2

@@ -17,6 +17,7 @@ import (
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
+	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/verdict"
@@ -35,8 +36,9 @@ type run struct {
 	backend string // one of rundir.Backends
 	fabric  *topo.Fabric
 	arms    []*arm
-	last    verdict.Level // of the latest trial
-	half    *run          // the same at a smaller scale; nil without a check of the scale
+	last    verdict.Level  // of the latest trial
+	half    *run           // the same at a smaller scale; nil without a check of the scale
+	looks   *metrics.Looks // that decide the number of repeats; nil if it is fixed
 
 	path     string    // "" before the directory exists
 	held     *os.File  // its lock
@@ -79,9 +81,13 @@ func newRun(s *scenario.Scenario, o Options, backend string) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{s: s, o: o, backend: backend, fabric: f, works: make([]*work, s.Spec.Repeat)}
+	most := s.Spec.Repeat.AtMost
+	r := &run{s: s, o: o, backend: backend, fabric: f, works: make([]*work, most)}
+	if at := s.Spec.Repeat.Looks(); at != nil {
+		r.looks = metrics.NewLooks(at, s.Spec.Repeat.Until.Bounds())
+	}
 	for i, of := range s.ArmList() {
-		a := &arm{Arm: of, of: r, place: i, s: s.OfArm(i), fabric: f, done: make([]*report.Repeat, s.Spec.Repeat)}
+		a := &arm{Arm: of, of: r, place: i, s: s.OfArm(i), fabric: f, done: make([]*report.Repeat, most)}
 		if shape := a.s.Shape(); !reflect.DeepEqual(shape, s.Shape()) {
 			if a.fabric, err = shape.Build(); err != nil {
 				return nil, fmt.Errorf("arm %s: %w", a.Name, err)
@@ -93,6 +99,36 @@ func newRun(s *scenario.Scenario, o Options, backend string) (*run, error) {
 		r.arms = append(r.arms, a)
 	}
 	return r, nil
+}
+
+// repeats is the number of repeats of each arm: up to the next look, if looks decide it.
+func (r *run) repeats() int {
+	if r.looks == nil {
+		return r.s.Spec.Repeat.AtMost
+	}
+	return r.looks.Repeats
+}
+
+// resume sets the number of repeats to that of a run that goes on or is read again.
+func (r *run) resume(m *Manifest) {
+	if r.looks != nil {
+		r.looks.Resume(m.Repeats)
+	}
+}
+
+// lookAgain makes a look at the intervals if it is due, and reports whether trials are missing because of it.
+func (r *run) lookAgain() (more bool, err error) {
+	undone := func(t *trial) bool { return t.done[t.repeat] == nil }
+	if r.looks == nil || r.looks.Why != "" || slices.ContainsFunc(r.trials(), undone) {
+		return false, nil
+	}
+	in, err := r.input(nil)
+	if err != nil {
+		return false, err
+	}
+	more = in.Look()
+	r.manifest.Repeats = r.repeats()
+	return more, r.save()
 }
 
 // drawn returns the workload of a repeat, and draws it if no trial had it yet.
@@ -164,7 +200,7 @@ const keyFormat = 1
 // key is a digest of all that the trial depends on besides the program and the machine.
 func (t *trial) key() (string, error) {
 	one := *t.s
-	one.Spec.Repeat, one.Spec.Arms = 0, scenario.Arms{t.Arm}
+	one.Spec.Repeat, one.Spec.Arms = scenario.Repeats{}, scenario.Arms{t.Arm}
 	of, err := one.Fingerprint()
 	if err != nil {
 		return "", err

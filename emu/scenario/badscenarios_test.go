@@ -199,6 +199,22 @@ s.yaml:34:17: arms[4].placement: unknown placement policy "5" (available: hdfs, 
 		`s.yaml:35:7: seed: "9007199254740992": expected a whole number from 0 to 9007199254740991`},
 	{"repeat of zero", "repeat: 2", "repeat: 0", nil,
 		`s.yaml:34:9: repeat: "0": expected a whole number from 1 to 1000`},
+	{"repeats without bounds", "repeat: 2", "repeat: {at_least: 5, at_most: 30, until: {}}", nil,
+		`s.yaml:34:43: repeat.until: empty: expected a bound such as {cct: 5%}`},
+	{"repeats that cannot grow", "repeat: 2", "repeat: {at_least: 5, at_most: 5, until: {cct: 5%}}", nil,
+		`s.yaml:34:32: repeat.at_most: 5: must be above at_least, 5; a fixed number is written as repeat: 5`},
+	{"repeats of one arm", "[fair, sebf]\n  placement:\n    - hdfs\n    - {name: sinbad, threshold: 1MB, tolerance: 10}\nrepeat: 2",
+		"[fair]\n  placement: [hdfs]\nrepeat: {at_least: 5, at_most: 30, until: {cct: 5%}}", nil,
+		`s.yaml:32:43: repeat.until: no arm to compare with the first: add an arm, or write a number of repeats`},
+	{"bounds of repeats", "repeat: 2", "repeat: {at_least: 1, at_most: 2000, until: {cct: 5, fct: 0%, job_time: 1e1%, goodput: 1%}}", nil,
+		`s.yaml:34:20: repeat.at_least: "1": expected a whole number from 2 to 999
+s.yaml:34:32: repeat.at_most: "2000": expected a whole number from 3 to 1000
+s.yaml:34:51: repeat.until.cct: share "5": expected a number of percent from 0.01 to 100, such as "5%"
+s.yaml:34:59: repeat.until.fct: share "0%": expected a number of percent from 0.01 to 100, such as "5%"
+s.yaml:34:73: repeat.until.job_time: share "1e1%": expected a number of percent from 0.01 to 100, such as "5%"
+s.yaml:34:79: repeat.until.goodput: unknown key: expected one of cct, fct, write_time, request_time, job_time`},
+	{"repeats in a list", "repeat: 2", "repeat: [2]", nil,
+		`s.yaml:34:9: repeat: a list: expected a mapping with the keys at_least, at_most, until`},
 	{"snaplen below the headers", "repeat: 2", "capture: {snaplen: 157}", nil,
 		`s.yaml:34:20: capture.snaplen: "157": expected a plain whole number of bytes from 158 to 65535`},
 	{"ring with a wrong unit", "repeat: 2", "capture: {ring: 2Mb}", nil,

@@ -370,7 +370,7 @@ func keysOfSpec(t reflect.Type, above string) (keys []string) {
 		if typ.Kind() == reflect.Pointer {
 			typ = typ.Elem()
 		}
-		if _, quantity := quantities[typ]; typ.Kind() == reflect.Struct && !quantity {
+		if _, quantity := quantities[typ]; typ.Kind() == reflect.Struct && !quantity && typ != reflect.TypeFor[Repeats]() {
 			keys = append(keys, keysOfSpec(typ, key)...)
 		} else {
 			keys = append(keys, key)

@@ -276,6 +276,12 @@ func (d *decoder) set(n *yaml.Node, path string, f field, v reflect.Value) {
 		return
 	case *map[string]any:
 		return // read with the arm
+	case *Repeats:
+		if n.Kind == yaml.ScalarNode {
+			d.set(n, path, f, v.FieldByName("AtMost"))
+			p.AtLeast = p.AtMost
+			return
+		}
 	case *map[string]Policy:
 		(*p)[f.key] = d.policy(n, path, f.key)
 		return

@@ -111,6 +111,7 @@ var quantities = map[reflect.Type]struct{ what, example, pattern string }{
 	reflect.TypeFor[units.Ratio]():      {"a ratio", `"5:1"`, `^[0-9]+:[0-9]+$`},
 	reflect.TypeFor[topo.Queue]():       {"a size or a time", `"64KB" or "20ms"`, `^[0-9]+(\.[0-9]+)? ?([TGMKk]?B|[TGMK]iB)$|` + durationPattern},
 	reflect.TypeFor[time.Duration]():    {"a time", `"250ms"`, durationPattern},
+	reflect.TypeFor[Percent]():          {"a share", `"5%"`, `^[0-9]+(\.[0-9]+)? ?%$`},
 	reflect.TypeFor[Span]():             {"a range", `"2-8" or 3`, `^[0-9]+(-[0-9]+)?$`},
 	reflect.TypeFor[workloads.Factor](): {"a quotient or a decimal", `"1/100" or 0.01`, `^[0-9]+/[0-9]+$|^[0-9]+(\.[0-9]+)?$`},
 }
@@ -177,6 +178,8 @@ func (d *decoder) expectedOf(t reflect.Type, f field) string {
 			lists = append(lists, fmt.Sprintf("%s: [%s]", r.Name, strings.Join(r.Examples, ", ")))
 		}
 		return fmt.Sprintf("expected a list of arms, or a mapping such as {%s}", strings.Join(lists, ", "))
+	case reflect.TypeFor[Repeats]():
+		return "expected a whole number, or a mapping such as {at_least: 5, at_most: 30, until: {cct: 5%}}"
 	case reflect.TypeFor[map[string]Policy]():
 		return "expected the name of a policy, or a mapping with its name and parameters"
 	case reflect.TypeFor[map[string][]Policy]():

@@ -249,6 +249,7 @@ func parse(name string, data []byte, o Options, point []Assignment) (_ *Scenario
 	c.taskDefaults()
 	s.rate = c.scaleRates()
 	c.check()
+	c.repeats()
 	s.traces = make([]loadedTrace, len(s.Spec.Workload))
 	for i, item := range s.Spec.Workload {
 		if p := item.path(); p != nil {
@@ -510,7 +511,7 @@ func (s *Scenario) Fingerprint() (string, error) {
 	}
 	if s.base != nil { // the workload of an arm depends on the scenario without its changes
 		base := *s.base
-		base.Spec.Arms, base.Spec.Repeat = nil, 0
+		base.Spec.Arms, base.Spec.Repeat = nil, Repeats{}
 		of, err := base.Fingerprint()
 		if err != nil {
 			return "", err

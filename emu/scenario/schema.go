@@ -284,6 +284,10 @@ func (d describer) value(t reflect.Type, f field) *jsonschema.Schema {
 		s.Properties.Set(excludeKey, points("Values of some or all swept variables; points with all of them are left out."))
 		s.Properties.Set(includeKey, points("Points to add, each with a value of every swept variable."))
 		return s
+	case reflect.TypeFor[Repeats]():
+		s := d.value(reflect.TypeFor[int](), f)
+		s.AnyOf = append(s.AnyOf, d.mapping(t))
+		return s
 	case reflect.TypeFor[map[string]any]():
 		return &jsonschema.Schema{Ref: "#/$defs/" + changesDefinition}
 	case reflect.TypeFor[Arms]():

@@ -65,8 +65,10 @@ type Spec struct {
 	Faults []Fault `yaml:"faults,omitempty"`
 	// Arms are the variants to compare under the same workload: policies, and changes of other keys.
 	Arms Arms `yaml:"arms" jsonschema:"required"`
-	// Repeat is the number of repeats of each arm, each with a random seed of its own.
-	Repeat int `yaml:"repeat" jsonschema:"default=1,minimum=1,maximum=1000"`
+	// Repeat is the number of repeats of each arm, each with a random seed of its own. With at_least, at_most
+	// and until, the repeats of a point stop at the first of two or three looks, at set numbers of repeats, at which the
+	// intervals of all arms are narrow enough.
+	Repeat Repeats `yaml:"repeat" jsonschema:"default=1,minimum=1,maximum=1000"`
 	// Largest number of attempts for a repeat of an arm on packets: it runs again
 	// until its verdict is pass. The last attempt counts, with any verdict. Only the verdict
 	// decides, no result does. The report states why earlier attempts failed.
@@ -81,6 +83,31 @@ type Spec struct {
 	Capture Capture `yaml:"capture"`
 	// Limits are the limits that end or refuse a run that takes too much.
 	Limits Limits `yaml:"limits"`
+}
+
+// Repeats is the number of repeats: fixed, with AtLeast equal to AtMost and no bound, or decided at looks.
+type Repeats struct {
+	// AtLeast is the number of repeats before the first look.
+	AtLeast int `yaml:"at_least" jsonschema:"required,minimum=2,maximum=999"`
+	// AtMost is the number of repeats at the last look. A look between them is at their geometric mean.
+	AtMost int `yaml:"at_most" jsonschema:"required,minimum=3,maximum=1000"`
+	// Until is the largest half-width of the intervals that end the repeats, in percent of the ratio of each arm to the
+	// first, for one or more completion times. It applies to the ratio of averages and to the geometric mean.
+	Until Until `yaml:"until" jsonschema:"required"`
+}
+
+// Until is a bound for each completion time, 0 for none.
+type Until struct {
+	// CCT is the bound for coflow completion times.
+	CCT Percent `yaml:"cct,omitempty"`
+	// FCT is the bound for flow completion times.
+	FCT Percent `yaml:"fct,omitempty"`
+	// WriteTime is the bound for the times of block writes.
+	WriteTime Percent `yaml:"write_time,omitempty"`
+	// RequestTime is the bound for the times of write requests.
+	RequestTime Percent `yaml:"request_time,omitempty"`
+	// JobTime is the bound for the times of jobs.
+	JobTime Percent `yaml:"job_time,omitempty"`
 }
 
 // Fabric is the shape of the network.

@@ -65,7 +65,9 @@ type Manifest struct {
 	Workload string   `json:"workload_fingerprint"` // fingerprint of the scenario and its traces
 	Seed     uint64   `json:"seed"`
 	Arms     []string `json:"arms"`
-	Repeats  int      `json:"repeats"`
+	Repeats  int      `json:"repeats"` // those made or to make before the next look, if looks decide
+	// Looks decided the number of repeats; nil if it was fixed.
+	Looks *metrics.Looks `json:"looks,omitempty"`
 	// Vars are the values of the swept variables of which the run is a point, in the order of the sweep.
 	Vars []Value `json:"vars,omitempty"`
 	// Set are the values, in each arm, of the keys that arms set.
