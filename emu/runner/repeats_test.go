@@ -111,8 +111,8 @@ func TestLooksNeedAllTrials(t *testing.T) {
 	s := loadText(t, adaptive)
 	const needs = "looks decide the number of repeats, and need all arms and repeats of a point"
 	for want, c := range map[string]Choice{
-		"--arm fair+hdfs: " + needs:                                         {Arms: []string{"fair+hdfs"}},
-		"--repeats 0..1: " + needs:                                          {Repeats: Span{0, 2}},
+		"--arm fair+hdfs: " + needs: {Arms: []string{"fair+hdfs"}},
+		"--repeats 0..1: " + needs:  {Repeats: Span{0, 2}},
 		"must be 1 to 2, the number of points and repeats (of points, if l": {Shards: 3},
 	} {
 		var err error
