@@ -63,7 +63,6 @@ type Allocator struct {
 	lasting    bool      // idle contains all links with residual capacity, and few others
 	last       bool      // the last step: residual capacity need not be updated
 	cols, rows []uint64  // see pick, alive
-	newCols    []uint64  // columns of cols that are not barren
 	give, got  []float64 // see draw
 	giveInside []float64
 	gotInside  []float64
@@ -74,11 +73,9 @@ type Allocator struct {
 
 	fill filling
 
-	other []uint64 // see affected
-	from  int32    // the first sender that pickPairs serves; the rates of those before are in gift
-	keeps bool     // the schedule is keepable
-	chain          // valid if keeps is set
-	gift  gift     // of the step for one demand
+	keeps bool // the schedule is keepable
+	chain      // valid if keeps is set
+	gift  gift // of the step for one demand
 }
 
 // outcome is the result of the last MADD or SlowestRate step for a coflow.
@@ -125,7 +122,7 @@ func (s *Allocator) Share(sch *policies.Schedule, demands []*Demand, capacity []
 			d.settle()
 		}
 	}
-	s.demands, s.from = nil, 0
+	s.demands = nil
 	return err
 }
 
@@ -281,10 +278,6 @@ func (s *Allocator) steps(sch *policies.Schedule, ceilings bool) error {
 		}
 		same := sameBudget(sch.Steps[i:])
 		s.avail, s.whole = s.free, s.capacity
-		if s.keeps && st.Budget > 0 && s.repeatStep(st) {
-			i++
-			continue
-		}
 		if st.Budget > 0 {
 			s.again = slices.ContainsFunc(sch.Steps[i+same:], func(o policies.Step) bool { return o.Budget == st.Budget })
 			s.bind(sch.Steps[i:i+same], sch.Budgets[st.Budget-1])

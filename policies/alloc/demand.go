@@ -68,22 +68,17 @@ type Demand struct {
 
 	crossed      []uint64 // set of links that unfinished flows cross
 	flowsVersion int      // number of changes of the flows and their parts
-	everChosen   int      // number of pilot flows, with ended ones
 	memos        []*memo  // of steps that serve the demand, in order
 	steps        int      // that serve it in this decision
 	gifts        int      // the rates are the gifts of that many memos; -1 for other rates
 	shares       int      // see Shares
 
 	layers []layer // rates that are not in rate and moving yet
-	// poured is the layer from which all of rate is, after the steps in gifts; its p is 0 if there is
-	// none. If replaces is set, the only new layer replaces it.
-	poured   layer
-	replaces bool
 
 	rate     []float64 // see Rates; without layers
 	moving   []int32   // flows with a rate, and some ended ones that had one
 	unsorted bool      // moving is not sorted
-	aside    []int32   // see merge
+	aside    []int32   // see raiseAll
 	ended    bool      // moving contains ended flows
 
 	invalid error // first error in the arguments of NewDemand or SetPath
@@ -375,7 +370,6 @@ func (d *Demand) MakePilot(place int) {
 		d.pilot = make([]uint64, len(d.live))
 	}
 	d.flowsVersion++
-	d.everChosen++
 	d.gifts = -1 // they are those of other flows now
 	d.pilot[place/64] |= 1 << (place % 64)
 	d.chosen = append(d.chosen, int32(place))

@@ -42,11 +42,6 @@ type grid struct {
 
 	byCol, byCorePath []float64 // see left
 
-	// barren holds, by parts, without and with a budget, a set of links without an
-	// unfinished flow of these parts between them. Flows only end, so this stays true. It is
-	// empty if unknown.
-	barren [2 * (others + pilots + 1)][]uint64
-
 	order            []int32   // see sorted
 	open             []uint64  // see pour
 	give, giveInside []float64 // by column, by way
@@ -174,9 +169,6 @@ func (g *grid) end(d *Demand, place int) {
 func (g *grid) makePilot(d *Demand, place int) {
 	if g.pilot == nil {
 		g.pilot = make([]uint64, len(g.all))
-	}
-	for i := range g.barren {
-		g.barren[i] = g.barren[i][:0]
 	}
 	from, to := d.ends(place)
 	set(g.pilot[int(g.rowOf[d.slot[from]])*g.width:], g.colOf[d.slot[to]])
@@ -309,7 +301,7 @@ func (s *Allocator) pick(d *Demand, p parts, st *policies.Step) {
 		s.pickPairs(d, p, st)
 		return
 	}
-	left := s.offerCols(d, nil)
+	left := s.offerCols(d)
 	for w, links := range g.senders {
 		for b := links & s.offers[w]; b != 0; b &= b - 1 {
 			from := int32(w*64 + bits.TrailingZeros64(b))
@@ -321,108 +313,43 @@ func (s *Allocator) pick(d *Demand, p parts, st *policies.Step) {
 	}
 }
 
-// offerCols sets cols to the receivers with residual capacity, and newCols to those of them
-// that are not barren. It returns the number of receivers in cols.
-func (s *Allocator) offerCols(d *Demand, barren []uint64) (left int) {
+// offerCols sets cols to the receivers with residual capacity, and returns their number.
+func (s *Allocator) offerCols(d *Demand) (left int) {
 	g := d.grid
-	s.cols, s.newCols = sized(s.cols, g.width), sized(s.newCols, g.width)
+	s.cols = sized(s.cols, g.width)
 	for w, links := range g.receivers {
 		for b := links & s.offers[w]; b != 0; b &= b - 1 {
-			bit := bits.TrailingZeros64(b)
-			l := int32(w*64 + bit)
+			l := int32(w*64 + bits.TrailingZeros64(b))
 			if !s.open(l) {
 				unset(s.offers, l)
 				continue
 			}
-			c := g.colOf[d.slot[l]]
-			set(s.cols, c)
-			if len(barren) > 0 && barren[w]>>bit&1 == 0 {
-				set(s.newCols, c)
-			}
+			set(s.cols, g.colOf[d.slot[l]])
 			left++
 		}
 	}
 	return left
 }
 
-// pickPairs is pick with rule Greedy for flows without inner links. It skips links that are
-// known to be barren. The links with residual capacity afterwards are barren too, because
-// at least one end of each served flow has none.
+// pickPairs is pick with rule Greedy for flows without inner links.
 func (s *Allocator) pickPairs(d *Demand, p parts, st *policies.Step) {
 	g := d.grid
-	kept := 2 * p // the open links differ with and without a budget
-	if s.lazy {
-		kept++
-	}
-	known := &g.barren[kept]
-	barren := *known
-	rows, cols := len(barren) == 0, len(barren) == 0 // some are not barren
-	for w, b := range barren {
-		offers := s.offers[w] &^ b
-		rows, cols = rows || offers&g.senders[w] != 0, cols || offers&g.receivers[w] != 0
-	}
-	if !rows && !cols {
-		return
-	}
 	if s.lazy {
 		for w, links := range g.senders {
 			s.bindWord(st, w, (links|g.receivers[w])&s.offers[w])
 		}
 	}
-	left := s.offerCols(d, barren)
-	if s.from > 0 {
-		left -= s.regive(d)
-	}
-	for w := int(s.from / 64); w < len(g.senders); w++ {
-		links, old := g.senders[w]&s.offers[w], uint64(0)
-		if w == int(s.from/64) {
-			links &= ^uint64(0) << (s.from % 64)
-		}
-		if len(barren) > 0 {
-			old = barren[w]
-			if !cols {
-				links &^= old
-			}
-		}
-		for ; links != 0 && left > 0; links &= links - 1 {
-			bit := bits.TrailingZeros64(links)
-			among := s.cols
-			if old>>bit&1 != 0 {
-				among = s.newCols
-			}
-			left -= s.pickRowPairs(d, int32(w*64+bit), p, among)
+	left := s.offerCols(d)
+	for w, senders := range g.senders {
+		for links := senders & s.offers[w]; links != 0 && left > 0; links &= links - 1 {
+			left -= s.pickRowPairs(d, int32(w*64+bits.TrailingZeros64(links)), p)
 		}
 	}
-	*known = append(barren[:0], s.offers...)
 }
 
-// regive subtracts the rates of the senders before from, which are known, and withdraws those without
-// residual capacity. It returns the number of receivers without residual capacity afterwards.
-func (s *Allocator) regive(d *Demand) (gone int) {
-	for w, senders := range d.grid.senders {
-		for b := senders & s.offers[w]; b != 0 && int32(w*64) < s.from; b &= b - 1 {
-			if l := int32(w*64 + bits.TrailingZeros64(b)); l < s.from && !s.open(l) {
-				unset(s.offers, l)
-			}
-		}
-	}
-	for _, t := range s.gift.took {
-		first, to := d.ends(int(t.place))
-		if s.avail[first] -= t.rate; s.avail[first] <= s.floor[first] {
-			unset(s.offers, first)
-		}
-		if s.avail[to] -= t.rate; s.avail[to] <= s.floor[to] {
-			c := int(d.grid.colOf[d.slot[to]])
-			s.withdraw(c/64, c%64, to)
-			gone++
-		}
-	}
-	return gone
-}
-
-// pickRowPairs is pickPairs for the flows of one sender to some of the receivers. It returns
-// the number of receivers without residual capacity afterwards.
-func (s *Allocator) pickRowPairs(d *Demand, from int32, p parts, among []uint64) (gone int) {
+// pickRowPairs is pickPairs for the flows of one sender. It returns the number of receivers without
+// residual capacity afterwards.
+func (s *Allocator) pickRowPairs(d *Demand, from int32, p parts) (gone int) {
 	g, avail, floor := d.grid, s.avail, s.floor
 	free, least := avail[from], floor[from]
 	if free <= least {
@@ -430,9 +357,8 @@ func (s *Allocator) pickRowPairs(d *Demand, from int32, p parts, among []uint64)
 		return 0
 	}
 	row := int(g.rowOf[d.slot[from]]) * g.width
-	for w, cols := range among {
-		// cols no longer contains withdrawn receivers.
-		for b := g.of(row+w, p) & cols & s.cols[w]; b != 0; b &= b - 1 {
+	for w, cols := range s.cols {
+		for b := g.of(row+w, p) & cols; b != 0; b &= b - 1 {
 			bit := bits.TrailingZeros64(b)
 			to := g.cols[w*64+bit]
 			have := avail[to]

@@ -28,68 +28,14 @@ func (d *Demand) write() {
 	if len(d.layers) == 0 {
 		return
 	}
-	replaces := d.replaces
-	if d.replaces = false; replaces && d.grid.repour(d, &d.poured, &d.layers[0]) {
-		d.poured, d.layers[0] = d.layers[0], d.poured
-	} else {
-		if replaces {
-			d.clear()
-		}
-		only := len(d.layers) == 1 && len(d.moving) == 0
-		for i := range d.layers {
-			at := &d.layers[i]
-			to := d.reserve(d.serves(at.p))
-			d.grid.pour(d, at, &to)
-			d.raised(to)
-		}
-		if d.poured.p = 0; only {
-			d.poured, d.layers[0] = d.layers[0], d.poured
-		}
+	for i := range d.layers {
+		at := &d.layers[i]
+		to := d.reserve(d.serves(at.p))
+		d.grid.pour(d, at, &to)
+		d.raised(to)
 	}
 	d.layers = d.layers[:0]
 	d.sort()
-}
-
-// repour replaces the rates of one layer by those of another, for flows on links whose shares
-// differ, and reports whether it did. It does if the same flows have a rate.
-func (g *grid) repour(d *Demand, old, at *layer) bool {
-	if g.core || old.p != at.p {
-		return false
-	}
-	share, was := at.share, old.share
-	for slot, n := range d.count[:len(d.links)] {
-		if n > 0 && (share[slot] > 0) != (was[slot] > 0) {
-			return false
-		}
-	}
-	g.open, g.give = sized(g.open, g.width), roomy(g.give, len(g.cols))
-	for c, l := range g.cols {
-		slot := d.slot[l]
-		if g.give[c] = share[slot]; share[slot] != was[slot] {
-			set(g.open, int32(c))
-		}
-	}
-	for r, from := range g.rows {
-		slot := d.slot[from]
-		most, same := share[slot], share[slot] == was[slot]
-		for v, cols := range g.open {
-			w := r*g.width + v
-			b := g.of(w, at.p)
-			if same {
-				b &= cols
-			}
-			for b != 0 {
-				low, n := run(b)
-				b &^= ^uint64(0) >> (64 - n) << low
-				first, give := g.place(w, low), g.give[v*64+low:][:n]
-				rate := d.rate[first : int(first)+n]
-				for j, v := range give {
-					rate[j] = min(v, most)
-				}
-			}
-		}
-	}
-	return true
 }
 
 // pour adds the rates of a layer to the rates of its flows.

@@ -133,14 +133,6 @@ func (d *Demand) raiseAll(p parts, rate float64) {
 
 // stop sets all rates to 0.
 func (d *Demand) stop() {
-	d.clear()
-	d.fresh = true
-	d.layers, d.pace, d.gifts = d.layers[:0], 0, -1
-	d.shares++
-}
-
-// clear sets the rates in rate to 0.
-func (d *Demand) clear() {
 	if len(d.moving) > len(d.rate)/4 {
 		clear(d.rate)
 	} else {
@@ -149,7 +141,9 @@ func (d *Demand) clear() {
 		}
 	}
 	d.moving, d.unsorted, d.ended = d.moving[:0], false, false
-	d.poured.p, d.replaces = 0, false
+	d.fresh = true
+	d.layers, d.pace, d.gifts = d.layers[:0], 0, -1
+	d.shares++
 }
 
 // settle completes the rates after all steps.
@@ -168,7 +162,7 @@ func (d *Demand) sort() {
 	}
 	d.unsorted = false
 	if len(d.moving) < len(d.rate)/16 {
-		d.merge()
+		slices.Sort(d.moving)
 		return
 	}
 	d.moving = d.moving[:0]
@@ -176,38 +170,5 @@ func (d *Demand) sort() {
 		if r > 0 {
 			d.moving = append(d.moving, int32(i))
 		}
-	}
-}
-
-// merge sorts moving, which is a concatenation of sorted sequences, one per step.
-func (d *Demand) merge() {
-	m, n := d.moving, 1
-	for sequences := 1; ; sequences++ {
-		for n < len(m) && m[n-1] < m[n] {
-			n++
-		}
-		if n == len(m) {
-			return
-		}
-		if sequences > 4 {
-			slices.Sort(m)
-			return
-		}
-		end := n + 1
-		for end < len(m) && m[end-1] < m[end] {
-			end++
-		}
-		d.aside = append(d.aside[:0], m[n:end]...)
-		i, j, k := n-1, len(d.aside)-1, end-1
-		for ; j >= 0; k-- {
-			if i >= 0 && m[i] > d.aside[j] {
-				m[k] = m[i]
-				i--
-			} else {
-				m[k] = d.aside[j]
-				j--
-			}
-		}
-		n = end
 	}
 }
