@@ -139,6 +139,8 @@ type PlacementView struct {
 	// Placements are the blocks placed since the oldest LastReport of any leaf and of any host
 	// that is not Lost, in placement order. Needs LinkLoad.
 	Placements []Placement
+	// Scratch is memory of one element per host that Place may overwrite, with any content. Nil is allowed.
+	Scratch []topo.HostID
 }
 
 // CoflowState is the state of one unfinished coflow.

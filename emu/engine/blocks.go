@@ -20,6 +20,7 @@ type blocks struct {
 	every   time.Duration // batch interval at which requests are placed; 0: immediately
 	waiting []request     // by time, ties by block
 	largest units.Bytes   // largest block of any writer so far
+	scratch []topo.HostID // of placement policies
 
 	active     map[workloads.BlockID]*write
 	failed     map[workloads.BlockID]bool   // failed blocks, about which events may still arrive
@@ -45,7 +46,13 @@ type request struct {
 }
 
 func newBlocks(shared *core) (blocks, error) {
-	x := blocks{core: shared, failed: map[workloads.BlockID]bool{}, stopped: map[workloads.BlockID]*write{}, active: map[workloads.BlockID]*write{}}
+	x := blocks{
+		core:    shared,
+		scratch: make([]topo.HostID, shared.cfg.Fabric.Hosts()),
+		failed:  map[workloads.BlockID]bool{},
+		stopped: map[workloads.BlockID]*write{},
+		active:  map[workloads.BlockID]*write{},
+	}
 	if p, ok := x.cfg.Placement.(policies.Batcher); ok {
 		if x.every = p.Every(); x.every < 0 {
 			return x, fmt.Errorf("engine: placement policy %T: interval %v: must be 0 or more", p, x.every)
@@ -155,20 +162,20 @@ func (x *blocks) placeBlock(r request) error {
 	rest := r.rest
 	b := rest[0]
 	needs := x.cfg.Placement.Needs()
-	v := policies.PlacementView{Cluster: x.cluster(needs), LargestBlock: x.largest}
+	v := policies.PlacementView{Cluster: x.cluster(needs), LargestBlock: x.largest, Scratch: x.scratch}
 	if needs.LinkLoad {
 		v.Placements = x.recentPlacements()
 	}
 	targets, err := x.cfg.Placement.Place(&v, b, workloads.Stream(x.cfg.Seed, "placement", int(b.ID)))
-	if lost, full := x.lostHosts(), x.fullHosts(); err != nil && lost+full > 0 {
-		// With all hosts available, the policy might have succeeded.
-		why := fmt.Sprintf("no place with %d hosts lost", lost)
-		if full > 0 {
-			why += fmt.Sprintf(" and %d full", full)
-		}
-		return x.failBlock(rest, fmt.Sprintf("%s: %v", why, err))
-	}
 	if err != nil {
+		if lost, full := x.lostHosts(), x.fullHosts(); lost+full > 0 {
+			// With all hosts available, the policy might have succeeded.
+			why := fmt.Sprintf("no place with %d hosts lost", lost)
+			if full > 0 {
+				why += fmt.Sprintf(" and %d full", full)
+			}
+			return x.failBlock(rest, fmt.Sprintf("%s: %v", why, err))
+		}
 		return fmt.Errorf("place block %d of %v from %s: %w", b.ID, b.Size, x.cfg.Fabric.HostName(b.Client), err)
 	}
 	if err := x.checkTargets(b, targets); err != nil {

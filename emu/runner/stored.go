@@ -29,7 +29,7 @@ func storedBlocks(c *policies.Cluster, p policies.Placer, list []jobs.Job, repli
 			}
 		}
 	}
-	v := policies.PlacementView{Cluster: c, LargestBlock: largest}
+	v := policies.PlacementView{Cluster: c, LargestBlock: largest, Scratch: make([]topo.HostID, len(c.Hosts))}
 	var out []engine.StoredBlock
 	for id, size := range sizes {
 		out = append(out, engine.StoredBlock{Block: id, Size: size})

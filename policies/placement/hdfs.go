@@ -67,9 +67,13 @@ func check(v *policies.PlacementView, b workloads.Block) error {
 }
 
 // shuffled returns a random order of all hosts. Every policy of this package draws
-// exactly this order, first, so that different policies break a tie in the same way.
+// exactly this order, first, so that different policies break a tie in the same way. It is in v.Scratch, if
+// the caller of the policy has set that.
 func shuffled(v *policies.PlacementView, rng *rand.Rand) []topo.HostID {
-	hosts := make([]topo.HostID, len(v.Hosts))
+	hosts := v.Scratch
+	if len(hosts) != len(v.Hosts) {
+		hosts = make([]topo.HostID, len(v.Hosts))
+	}
 	for h := range hosts {
 		hosts[h] = topo.HostID(h)
 	}

@@ -72,7 +72,14 @@ func CheckPlacer(p policies.Placer, v, other *policies.PlacementView, b workload
 	shown := MaskPlacement(v, needs)
 	call := func(v *policies.PlacementView, b workloads.Block) ([]topo.HostID, error) {
 		v = clonePlacement(v)
-		defer overwritePlacement(v)
+		scratch := slices.Repeat([]topo.HostID{-1}, len(v.Hosts))
+		v.Scratch = scratch
+		defer func() {
+			overwritePlacement(v)
+			for i := range scratch {
+				scratch[i] = -1
+			}
+		}()
 		return p.Place(v, b, rand.New(rand.NewPCG(seed, 1)))
 	}
 	before := clonePlacement(shown)

@@ -438,6 +438,10 @@ func TestInvalidPlacersAreCaught(t *testing.T) {
 			v.Hosts[0].Writing++
 			return roomy(v, b, rng)
 		}}, "modified the View"},
+		{"returns the scratch memory", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+			hosts, err := roomy(v, b, rng)
+			return append(v.Scratch[:0], hosts...), err
+		}}, "different hosts"},
 		{"writes to a placement", &placer{policies.Needs{DiskUse: true, LinkLoad: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			for _, p := range v.Placements {
 				p.Hosts[0] = 99
