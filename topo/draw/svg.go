@@ -242,10 +242,10 @@ func (p *picture) hostAt(r topo.RackID, place float64) float64 {
 func (p *picture) head() {
 	fmt.Fprintf(p.b, `<svg xmlns="http://www.w3.org/2000/svg" class="drawing" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="sans-serif" font-size="12">`+"\n", p.width, p.height, p.width, p.height)
 	style := func(ground, ink, soft, line, box, host string, colour func(i int) string) {
-		fmt.Fprintf(p.b, ".fabric .ground{fill:%s}.fabric text{fill:%s}.fabric .soft{fill:%s}.fabric .rate{stroke:%s;stroke-width:3;paint-order:stroke;font-size:11px}.fabric line{stroke:%s}.fabric .switch{fill:%s;stroke:%s}.fabric .host{fill:%s;stroke:%s}\n",
+		fmt.Fprintf(p.b, ".drawing .ground{fill:%s}.drawing text{fill:%s}.drawing .soft{fill:%s}.drawing .rate{stroke:%s;stroke-width:3;paint-order:stroke;font-size:11px}.drawing line{stroke:%s}.drawing .switch{fill:%s;stroke:%s}.drawing .host{fill:%s;stroke:%s}\n",
 			ground, ink, soft, ground, line, box, line, host, line)
 		for i := range shades {
-			fmt.Fprintf(p.b, ".fabric .l%d{stroke:%s}", i, colour(i))
+			fmt.Fprintf(p.b, ".drawing .l%d{stroke:%s}", i, colour(i))
 		}
 		p.b.WriteString("\n")
 	}
