@@ -15,6 +15,7 @@ import (
 
 	"testbed/emu/calibration"
 	"testbed/emu/deploy"
+	"testbed/emu/guest"
 	"testbed/emu/kernel"
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
@@ -37,7 +38,8 @@ some checks are not possible and are listed as such.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			others := otherTestbeds(cmd.Context(), a.state)
 			packets := a.twoHosts(cmd.Context(), dir, others)
-			facts := append(worksHere(kernel.Here(), packets), kernel.Probe(a.state, dir)...)
+			facts := append(worksHere(kernel.Here(), packets), virtualTime(cmd.Context()))
+			facts = append(facts, kernel.Probe(a.state, dir)...)
 			facts = append(facts, others, calibrated(), packets)
 			if err := context.Cause(cmd.Context()); err != nil {
 				return errors.Join(errInterrupted, err)
@@ -61,6 +63,19 @@ func worksHere(p kernel.Place, packets kernel.Fact) []kernel.Fact {
 		{Group: group, Name: "sim, report, compare, plot", Have: true, Detail: "the fluid model, traces and runs, for every user"},
 		{Group: group, Name: "run, up, demo, calibrate", Have: packets.Have, Unknown: packets.Unknown, Detail: p.String(), Cost: "no packets. Remedy: " + p.Remedy()},
 	}
+}
+
+// virtualTime reports whether trials can run in virtual time, and what installs what is missing.
+func virtualTime(ctx context.Context) kernel.Fact {
+	f := kernel.Fact{Group: "works here", Name: "run --time virtual", Cost: "no packets in virtual time. Remedy: " + guest.Install}
+	version, err := guest.Version(ctx)
+	k, err2 := guest.Find(ctx, "")
+	if err := errors.Join(err, err2); err != nil {
+		f.Detail = strings.ReplaceAll(err.Error(), "\n", "; ")
+		return f
+	}
+	f.Have, f.Detail = true, fmt.Sprintf("packets for every user, in qemu %s with kernel %s", version, k.Release)
+	return f
 }
 
 // otherTestbeds reports testbeds whose processes share the processors of this machine.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/emu/calibration"
+	"testbed/emu/guest"
 	"testbed/emu/kernel"
 	"testbed/results/metrics"
 	tables "testbed/results/table"
@@ -156,5 +157,20 @@ func TestCalibrationFitsItsWidth(t *testing.T) {
 		if !strings.Contains(b.String(), figure) {
 			t.Errorf("no %q in\n%s", figure, &b)
 		}
+	}
+}
+
+// Doctor names all that virtual time lacks, and the one command that installs it.
+func TestDoctorTellsOfVirtualTime(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv(guest.Env, filepath.Join(t.TempDir(), "no-kernel"))
+	f := virtualTime(t.Context())
+	for _, want := range []string{guest.Program, "has no kernel"} {
+		if !strings.Contains(f.Detail, want) {
+			t.Errorf("no %q in %q", want, f.Detail)
+		}
+	}
+	if f.Have || f.Needed || !strings.Contains(f.Cost, "qemu-system-x86 linux-image-cloud-amd64") {
+		t.Errorf("%+v", f)
 	}
 }

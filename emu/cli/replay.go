@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,11 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"testbed/emu/runner"
+	"testbed/topo/words"
 )
 
 func (a *app) replayCmd() *cobra.Command {
-	var arm string
+	var arm, out, vmKernel string
 	var repeat int
+	var packets bool
 	cmd := &cobra.Command{
 		Use: "replay RUN", Short: "Check that policies repeat the decisions of a run",
 		Long: `Replay passes the events that a run logged (events.jsonl) to the engine, with the run's
@@ -22,13 +26,23 @@ own scenario, and compares each command with the logged one. It prints the first
 difference with the events that preceded it. Use it to check a changed policy against
 the events of a real run.
 
-It does not require root. Exit code 1 means that a command differs, or that a log cannot
+With --packets it runs a run in virtual time again instead, and compares every file of its
+trials. What decides them besides the scenario, and is not the same here, is named first.
+
+It does not require root. Exit code 1 means that a command or a file differs, or that a log cannot
 be read.`,
 		Example: `  testbed replay runs/quickstart-20260102-150405-ab12
   testbed replay runs/quickstart-20260102-150405-ab12 --arm sebf+hdfs --repeat 0
-  testbed replay runs/quickstart-20260102-150405-ab12 --json | jq '.repeats[].differs'`,
+  testbed replay runs/quickstart-20260102-150405-ab12 --json | jq '.repeats[].differs'
+  testbed replay runs/latest --packets`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if packets {
+				if arm != "" || cmd.Flags().Changed("repeat") {
+					return usageError{errors.New("--packets with --arm or --repeat: it runs all trials again: leave them out")}
+				}
+				return a.replayPackets(cmd.Context(), args[0], runner.Options{Out: out, StateRoot: a.state, Version: version, Virtual: runner.VirtualOptions{Kernel: vmKernel}})
+			}
 			o := runner.ReplayOptions{Arm: arm, Repeat: runner.AllRepeats, Version: version}
 			if cmd.Flags().Changed("repeat") {
 				if repeat < 0 {
@@ -36,11 +50,11 @@ be read.`,
 				}
 				o.Repeat = repeat
 			}
-			out, err := runner.Replay(cmd.Context(), args[0], o)
-			if out == nil {
+			done, err := runner.Replay(cmd.Context(), args[0], o)
+			if done == nil {
 				return err
 			}
-			view := replayView(out)
+			view := replayView(done)
 			if printErr := a.print(view, func(w io.Writer) error { return view.text(w) }); printErr != nil {
 				return printErr
 			}
@@ -56,7 +70,43 @@ be read.`,
 	}
 	addArm(cmd, &arm, "default: all")
 	addRepeat(cmd, &repeat, "default: all")
+	cmd.Flags().BoolVar(&packets, "packets", false, "run a run in virtual time again, and compare its files")
+	addOut(cmd, &out)
+	addVMKernel(cmd, &vmKernel)
 	return cmd
+}
+
+// replayPackets runs a run in virtual time again.
+func (a *app) replayPackets(ctx context.Context, dir string, o runner.Options) error {
+	if err := a.effects(); err != nil {
+		return err
+	}
+	show := a.progress()
+	o.Progress = show.update
+	r, err := runner.ReplayPackets(ctx, dir, o)
+	show.done()
+	if err != nil {
+		return err
+	}
+	err = a.print(r, func(w io.Writer) error {
+		var b strings.Builder
+		fmt.Fprintf(&b, "Run %s again: %s\n", r.Run, r.Dir)
+		for _, text := range r.Machines {
+			fmt.Fprintf(&b, "note: %s\n", text)
+		}
+		if len(r.Differ) == 0 {
+			fmt.Fprintf(&b, "identical: %s of trials\n", words.Plural(r.Files, "file", "files"))
+		}
+		for _, name := range r.Differ {
+			fmt.Fprintf(&b, "DIFFERS: %s\n", name)
+		}
+		_, err := io.WriteString(w, b.String())
+		return err
+	})
+	if err == nil && len(r.Differ) > 0 {
+		err = exitCode(exitFailure)
+	}
+	return err
 }
 
 // replays is the JSON of a replay.

@@ -47,7 +47,7 @@ func TestRootErrors(t *testing.T) {
 	leaveUp(t, state, "lab")
 	scenario := filepath.Join("..", "..", "scripts", "quickstart", "scenario.yaml")
 	for _, c := range []struct{ args, action, more string }{
-		{"run " + scenario, createsNamespaces, "; without root: testbed sim runs the scenario on the fluid model"},
+		{"run " + scenario, createsNamespaces, "; without root: --time virtual runs it in a virtual machine, and testbed sim on the fluid model"},
 		{"demo", createsNamespaces, "; without root: testbed demo --sim"},
 		{"up " + scenario, createsNamespaces, ""},
 		{"down lab", removesNamespaces, ""},

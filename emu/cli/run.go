@@ -68,6 +68,11 @@ func (f *scenarioFlags) addTime(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.time, "time", "", "`time` of trials on packets, instead of the scenario's: real, or virtual, which needs no root")
 }
 
+// addVMKernel adds the flag of the kernel of virtual time.
+func addVMKernel(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "vm-kernel", "", "kernel of virtual time: `path` of an unpacked Debian package of a kernel, or of its .deb file (default: "+guest.Env+", the newest in the cache, the newest installed)")
+}
+
 // addPoint adds the flag that chooses points.
 func (f *scenarioFlags) addPoint(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.point, "point", nil, "choose the points of a sweep that have this value: `name=value` (repeatable)")
@@ -170,7 +175,7 @@ Exit code 3 means that the verdict of an arm is void.`,
 	}
 	f.add(cmd)
 	f.addTime(cmd)
-	cmd.Flags().StringVar(&packets.vmKernel, "vm-kernel", "", "kernel of virtual time: `path` of an unpacked Debian package of a kernel, or of its .deb file (default: "+guest.Env+", the newest in the cache, the newest installed)")
+	addVMKernel(cmd, &packets.vmKernel)
 	scale.add(cmd)
 	f.addPoint(cmd)
 	choice.add(cmd)

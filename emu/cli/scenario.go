@@ -10,10 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"testbed/emu/calibration"
 	"testbed/emu/plan"
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/results/rundir"
 	tables "testbed/results/table"
 	"testbed/topo/units"
 )
@@ -99,9 +101,11 @@ operations.`,
 			if err != nil {
 				return err
 			}
-			c, err := a.calibration()
-			if err != nil {
-				return err
+			var c *calibration.Calibration
+			if runner.BackendOf(s) == rundir.Packets {
+				if c, err = a.calibration(); err != nil {
+					return err
+				}
 			}
 			if err := load.check(); err != nil {
 				return err
@@ -137,6 +141,7 @@ operations.`,
 	f.add(cmd)
 	load.add(cmd)
 	store.add(cmd)
+	f.addTime(cmd)
 	cmd.Flags().BoolVar(&full, "full", false, "print all operations of the plan")
 	cmd.Flags().IntVar(&operations, "operations", plan.DefaultPrinted, "print a few operations of each stage where the plan has more than this `number`")
 	return cmd

@@ -29,6 +29,9 @@ const (
 	Package = "qemu-system-x86"
 )
 
+// Install is the command that installs, on Debian, what guests need.
+const Install = "apt-get install --no-install-recommends " + Package + " " + MetaPackage
+
 // Machine is a virtual machine.
 type Machine struct {
 	Kernel     Kernel
@@ -55,7 +58,7 @@ func Look() (string, error) {
 	}
 	found, err := exec.LookPath(Program)
 	if err != nil {
-		return "", Unavailable{fmt.Errorf("%w: apt-get install --no-install-recommends %s", err, Package)}
+		return "", Unavailable{fmt.Errorf("%w: %s", err, Install)}
 	}
 	return found, nil
 }

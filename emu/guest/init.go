@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -105,6 +106,34 @@ func loadModules() error {
 		}
 	}
 	return nil
+}
+
+// packetThread is the kernel's thread that serves packets and timers of the first processor which it has put off.
+const packetThread = "ksoftirqd/0"
+
+// ServePacketsFirst lets packets and timers run before any program, as on a machine with processors to spare. Before
+// Linux 6.5, once one of them is put off, all wait for a thread that has its turn among programs.
+func ServePacketsFirst() error {
+	names, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		b, err := os.ReadFile(name)
+		if err != nil || strings.TrimSpace(string(b)) != packetThread {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		if err != nil {
+			return err
+		}
+		attr := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+		if err := unix.SchedSetAttr(pid, attr, 0); err != nil {
+			return fmt.Errorf("%s before programs: %w", packetThread, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("the guest has no thread %s", packetThread)
 }
 
 // AwaitFile waits until the kernel has found a device.

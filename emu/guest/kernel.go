@@ -69,7 +69,7 @@ func Find(ctx context.Context, ask string) (Kernel, error) {
 	}
 	k, err := openKernel("/")
 	if err != nil {
-		err = Unavailable{fmt.Errorf("%w: apt-get install --no-install-recommends %s, or name an unpacked kernel package in %s", err, MetaPackage, Env)}
+		err = Unavailable{fmt.Errorf("%w: %s, or name an unpacked kernel package in %s", err, Install, Env)}
 	}
 	return k, err
 }

@@ -193,7 +193,7 @@ func (f *Forecast) decide(s *scenario.Scenario, o Options) *Decision {
 			over = append(over, fmt.Sprintf("arm %s: %.0f", l.Arm, l.PeakPackets))
 		}
 	}
-	d.Why = fmt.Sprintf("the predicted load of the busiest second is %.0f %% of the capacity of this machine", 100*d.Share)
+	d.Why = fmt.Sprintf("the predicted load of the busiest second is %.0f %% of the capacity of %s", 100*d.Share, f.place())
 	switch {
 	case d.Share > MostLoad:
 		d.Action = Refuse
@@ -208,16 +208,26 @@ func (f *Forecast) decide(s *scenario.Scenario, o Options) *Decision {
 		remedies = append(remedies, fmt.Sprintf("write scale: %s, which keeps all times", scale))
 	}
 	remedies = append(remedies, "raise fabric.mtu")
-	if f.Capacity == nil {
+	if f.Capacity == nil && f.Host == 0 {
 		remedies = append(remedies, "calibrate this machine (sudo testbed calibrate), because the default capacity is an estimate")
 	}
 	d.Remedy = strings.Join(remedies, ", or ")
 	return d
 }
 
+// place names what has the capacity.
+func (f *Forecast) place() string {
+	if f.Host > 0 {
+		return "a guest in virtual time"
+	}
+	return "this machine"
+}
+
 // carries states the capacity that the shares of a forecast refer to.
 func (f *Forecast) carries() string {
-	if c := f.Capacity; c == nil {
+	if f.Host > 0 {
+		return fmt.Sprintf("virtual time: one processor at %v per packet", virtualCost)
+	} else if c := f.Capacity; c == nil {
 		return fmt.Sprintf("not calibrated: %d processors at the default of %v per packet", runtime.NumCPU(), PacketCost)
 	} else if c.Bounded {
 		return fmt.Sprintf("the calibration reached no limit at MTU %d: %d processors at %v per packet", int64(c.MTU), runtime.NumCPU(), c.Cost)

@@ -20,6 +20,7 @@ type Choice struct {
 	// Shard is a part of the trials, from 1 to Shards; 0 is all. All arms of a point and repeat are in one part, so
 	// that each part has pairs, and so are all repeats of a point if looks decide their number.
 	Shard, Shards int
+	only          map[string]bool // directories of trials; nil is all
 }
 
 // Span is a range of repeats, From to To - 1.
@@ -95,7 +96,7 @@ func (c Choice) has(t *trial) bool {
 		}
 	}
 	unit := unitOf(t.of.s, t.repeat, t.of.place, t.of.places)
-	return (len(c.Arms) == 0 || slices.Contains(c.Arms, t.Name)) &&
+	return (c.only == nil || c.only[t.in()]) && (len(c.Arms) == 0 || slices.Contains(c.Arms, t.Name)) &&
 		(c.Repeats == Span{} || t.repeat >= c.Repeats.From && t.repeat < c.Repeats.To) &&
 		(c.Shards == 0 || unit%c.Shards == c.Shard-1)
 }

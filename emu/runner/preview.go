@@ -50,6 +50,8 @@ type Forecast struct {
 	// Capacity is the calibrated capacity at the MTU nearest to that of the scenario; nil
 	// without a calibration.
 	Capacity *calibration.Capacity `json:"capacity,omitempty"`
+	// Host is the predicted time of one processor of this machine for all trials in virtual time.
+	Host time.Duration `json:"host_ns,omitempty"`
 	// Decision is the reaction of Execute to the predicted load.
 	Decision *Decision `json:"decision,omitempty"`
 
@@ -158,6 +160,9 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 		if a.burst, note, err = Buckets(a.s, a.fabric, r.o.Calibration); err != nil {
 			return nil, err
 		}
+		if r.backend == rundir.Virtual {
+			note = "links of guests use the default buckets"
+		}
 		if !strings.Contains(out.Calibration, note) {
 			out.Calibration = strings.TrimPrefix(out.Calibration+"; "+note, "; ")
 		}
@@ -167,6 +172,10 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 			if x, ok := c.At(a.fabric.Shape().MTU); ok {
 				capacity, cost = &x, x.Cost
 			}
+		}
+		processors := runtime.NumCPU()
+		if r.backend == rundir.Virtual {
+			capacity, cost, processors = nil, virtualCost, 1
 		}
 		links, err := a.s.CapturedLinks(a.fabric)
 		if err != nil {
@@ -183,7 +192,7 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 		if err != nil {
 			return nil, fmt.Errorf("arm %s: %w", a.Name, err)
 		}
-		l := carried.load(lastEnd(rec), cost)
+		l := carried.load(lastEnd(rec), cost, processors)
 		packets = append(packets, carried.captured(a.fabric, links))
 		l.Arm, l.Share = a.Name, l.CPU
 		if capacity != nil && !capacity.Bounded {
@@ -194,6 +203,9 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 		}
 		a.predicted, records, out.Load = &rec, append(records, rec), append(out.Load, l)
 		out.Duration += l.Duration * time.Duration(r.s.Spec.Repeat.AtMost)
+		if r.backend == rundir.Virtual {
+			out.Host += time.Duration(r.s.Spec.Repeat.AtMost) * (virtualBoot + time.Duration(virtualPace*l.Packets*l.Duration.Seconds()*float64(virtualCost)))
+		}
 		need = need.Most(resources(a.s, a.fabric, []flows.Records{rec}))
 	}
 	out.Plan = r.arms[0].plan(0)
@@ -251,7 +263,7 @@ func (c *carried) sent(now time.Duration, bytes []float64) {
 }
 
 // load returns the load until end, with a processor time of cost per packet.
-func (c *carried) load(end, cost time.Duration) Load {
+func (c *carried) load(end, cost time.Duration, processors int) Load {
 	l := Load{Duration: end}
 	for i, p := range c.all {
 		l.Packets += p
@@ -260,8 +272,16 @@ func (c *carried) load(end, cost time.Duration) Load {
 		}
 	}
 	l.Packets /= max(end.Seconds(), 1)
-	l.CPU = l.PeakPackets * cost.Seconds() / float64(runtime.NumCPU())
+	l.CPU = l.PeakPackets * cost.Seconds() / float64(processors)
 	return l
+}
+
+// processors names what the loads are shares of.
+func (f *Forecast) processors() string {
+	if f.Host > 0 {
+		return "the processor of a guest"
+	}
+	return fmt.Sprintf("%d processors", runtime.NumCPU())
 }
 
 // String returns the forecast in one line.
@@ -293,8 +313,11 @@ func (f *Forecast) Script(w io.Writer, operations int) error {
 	}
 	fmt.Fprintf(b, "# predicted duration of all arms and repeats (fluid model): %v\n", f.Duration.Round(100*time.Millisecond))
 	for _, l := range f.Load {
-		fmt.Fprintf(b, "#   %-20s %6.1fs, %.0f shaped packets/s, %.0f in the busiest second: about %.0f %% of %d processors\n",
-			l.Arm, l.Duration.Seconds(), l.Packets, l.PeakPackets, 100*l.CPU, runtime.NumCPU())
+		fmt.Fprintf(b, "#   %-20s %6.1fs, %.0f shaped packets/s, %.0f in the busiest second: about %.0f %% of %s\n",
+			l.Arm, l.Duration.Seconds(), l.Packets, l.PeakPackets, 100*l.CPU, f.processors())
+	}
+	if f.Host > 0 {
+		fmt.Fprintf(b, "# virtual time: about %v of one processor of this machine for all trials\n", f.Host.Round(time.Second))
 	}
 	if f.Calibration != "" {
 		fmt.Fprintf(b, "# %s\n", f.Calibration)

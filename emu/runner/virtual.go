@@ -41,6 +41,14 @@ const (
 	reportInterval = 250 * time.Millisecond
 )
 
+// The costs of virtual time, as measured on small fabrics: the time of a guest for a packet at each shaper it passes,
+// and the time of a processor of the host to start a guest and for each busy second of it.
+const (
+	virtualCost = 40 * time.Microsecond
+	virtualBoot = 15 * time.Second
+	virtualPace = 4
+)
+
 // VirtualOptions are what trials in virtual time need.
 type VirtualOptions struct {
 	Kernel string // as guest.Find takes it
@@ -281,7 +289,7 @@ func (t *trial) unpack(archive string) (err error) {
 
 // Guest runs the trial of a guest, and reports it to the host.
 func Guest(ctx context.Context) (err error) {
-	if err := guest.Setup(); err != nil {
+	if err := errors.Join(guest.Setup(), guest.ServePacketsFirst()); err != nil {
 		return err
 	}
 	lines, err := guest.Port(0)

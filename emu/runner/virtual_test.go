@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"testbed/emu/calibration"
 	"testbed/emu/guest"
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/longtest"
@@ -49,9 +52,16 @@ func needsGuests(t *testing.T) VirtualOptions {
 		t.Skip("a guest in a guest would take minutes")
 	}
 	_, _, err := CheckVirtual(t.Context(), VirtualOptions{})
-	if none := (guest.Unavailable{}); errors.As(err, &none) && os.Getenv("TESTBED_TOOLS") != "required" {
+	none := guest.Unavailable{}
+	if required := os.Getenv("TESTBED_TOOLS") == "required"; errors.As(err, &none) && !required {
 		t.Skip(err)
-	} else if err != nil {
+	} else if errors.As(err, &none) {
+		cache, err2 := guest.CacheDir()
+		_, err3 := guest.Fetch(t.Context(), "", cache, t.Logf)
+		_, _, err = CheckVirtual(t.Context(), VirtualOptions{})
+		err = errors.Join(err, err2, err3)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return VirtualOptions{}
@@ -154,5 +164,72 @@ func TestVirtualTimeWithoutQemu(t *testing.T) {
 	_, err := Execute(t.Context(), virtualScenario(t, 1), Options{Out: t.TempDir()})
 	if none := (guest.Unavailable{}); !errors.As(err, &none) || !strings.Contains(err.Error(), "apt-get install") {
 		t.Errorf("error %v, want an unavailable guest and the command that installs it", err)
+	}
+}
+
+// The forecast of virtual time is that of the one processor of a guest, whatever this machine and its calibration
+// are. What does not fit is refused, with the scale that does.
+func TestForecastOfVirtualTime(t *testing.T) {
+	c := &calibration.Calibration{Capacity: []calibration.Capacity{{MTU: 1500, Packets: 1, Links: 1, Cost: time.Hour}}}
+	f, err := Predict(t.Context(), virtualScenario(t, 1), Options{Calibration: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := f.Load[0]
+	if want := l.PeakPackets * virtualCost.Seconds(); l.Share != want || want <= 0 || f.Decision.Action != Start || f.Host < virtualBoot || f.Refusal(false) != nil {
+		t.Errorf("load %+v, host %v, decision %v, want a share of %v", l, f.Host, f.Decision, want)
+	}
+	s, err := scenario.Load("testdata/virtual.yaml", scenario.Options{Catalog: catalog.All(), Time: scenario.VirtualTime, Set: map[string]string{"link": "2Gbps", "size": "1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err = Predict(t.Context(), s, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"of a guest in virtual time", "write scale: {rate: 1/", virtualCost.String()} {
+		if err := f.Refusal(false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("refusal %v, want %q", err, want)
+		}
+	}
+	if err := f.Refusal(false); strings.Contains(fmt.Sprint(err), "calibrate") {
+		t.Errorf("refusal %v: a guest has no calibration", err)
+	}
+}
+
+// A replay compares the files of all trials, and no others, and names what else is not the same.
+func TestPacketsAreCompared(t *testing.T) {
+	m := &rundir.Machine{Qemu: "7", Kernel: "k", Program: "p", Memory: 1}
+	was := &Manifest{Run: "x", Tool: "v1", Machine: m, Files: rundir.Sums{
+		"fair/0/trial.json": "a", "fair/0/captures/h0-00.pcapng.zst": "b", "fair/0/gone": "c", "tries/fair/0.1/events.jsonl": "d", "report.md": "e",
+	}}
+	now := &Manifest{Files: rundir.Sums{
+		"fair/0/trial.json": "a", "fair/0/captures/h0-00.pcapng.zst": "B", "fair/0/new": "c", "tries/fair/0.1/events.jsonl": "d", "report.md": "E",
+	}}
+	got := comparePackets(was, now)
+	if want := []string{"fair/0/captures/h0-00.pcapng.zst", "fair/0/gone", "fair/0/new"}; !slices.Equal(got.Differ, want) || got.Files != 5 {
+		t.Errorf("%d files, of which differ %q, want 5 and %q", got.Files, got.Differ, want)
+	}
+	if got := comparePackets(was, was); len(got.Differ) != 0 || got.Files != 4 {
+		t.Errorf("with itself: %+v", got)
+	}
+	other := *m
+	other.Qemu, other.Program = "8", "q"
+	if got, want := machinesDiffer(was, "v1", &other), []string{"program_sha256 was p, and is q", "qemu was 7, and is 8"}; !slices.Equal(got, want) {
+		t.Errorf("machines differ in %q, want %q", got, want)
+	}
+	if got := machinesDiffer(was, "v1", m); len(got) != 0 {
+		t.Errorf("the same machine differs in %q", got)
+	}
+}
+
+// Only packets in virtual time can be repeated.
+func TestReplayOfOtherPacketsIsRefused(t *testing.T) {
+	s := virtualScenario(t, 1)
+	done, err := Simulate(t.Context(), s, Options{Out: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReplayPackets(t.Context(), done.Dir, Options{Out: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "virtual time") {
+		t.Errorf("of a simulation: %v", err)
 	}
 }
