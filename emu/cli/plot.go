@@ -81,12 +81,14 @@ requires neither captures nor root. Legends show the number of items, and verdic
 than pass; void arms are omitted.
 
 Several runs share one figure, with a curve for each arm of each run. Speed-ups are
-relative to the baseline of the arm's own run.`,
+relative to the baseline of the arm's own run. The directory of a sweep stands for the runs of
+its points; without --figure, it gives the speed-ups of each arm over the swept variable.`,
 		Example: `  testbed plot --list
   testbed plot runs/quickstart-20260102-150405-ab12 --figure cct-cdf -o cct.pdf
   testbed plot runs/quickstart-20260102-150405-ab12 --figure utilisation --arm sebf+hdfs -o load.svg
   testbed plot runs/quickstart-20260102-150405-ab12 --figure progress --coflow 3 --arm sebf+hdfs -o coflow3.pdf
   testbed plot runs/a runs/b --names a,b --figure speedup-cdf --arms sebf+hdfs -o speedup.pdf
+  testbed plot runs/sweep-20260102-150405-ab12 --over load -o load.pdf
   testbed plot runs/quickstart-20260102-150405-ab12 --figure all -o figures --figure-width 8.6cm --font-size 7`,
 		Args: runsOrList(&list),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,6 +122,7 @@ relative to the baseline of the arm's own run.`,
 	f.StringSliceVar(&p.o.Names, "names", nil, "short `names` of the runs for legends (default: their IDs)")
 	addBaseline(cmd, &p.o.Baseline, "an arm; default: the first of the run")
 	addArm(cmd, &p.o.Arm, "in figures of one arm; default: the first")
+	f.StringVar(&p.o.Over, "over", "", "`variable` of a sweep on the axis of figure gain-by-parameter (default: that with the most values)")
 	f.IntVar(&p.coflow, "coflow", 0, "`number` of the coflow in figures of one coflow (default in progress: the slowest)")
 	f.BoolVar(&p.o.Bytes, "bytes", false, "draw bytes, not shares of each flow (figure progress)")
 	addRepeat(cmd, &p.o.Repeat, "in figures of one repeat; default: 0")
@@ -278,6 +281,14 @@ func (a *app) openRuns(dirs []string) ([]*rundir.Run, error) {
 	return runs, errors.Join(errs...)
 }
 
+// allSweeps reports whether all directories are those of sweeps.
+func allSweeps(dirs []string) bool {
+	return !slices.ContainsFunc(dirs, func(dir string) bool {
+		s, err := rundir.ReadSweep(dir)
+		return s == nil || err != nil
+	})
+}
+
 func (p *plotter) draw(dirs []string) error {
 	p.o.Width, p.o.Height = float64(p.width), float64(p.height)
 	switch {
@@ -291,6 +302,8 @@ func (p *plotter) draw(dirs []string) error {
 	}
 	named := p.out // its ending is a format
 	switch {
+	case p.figure == "" && p.out != "" && allSweeps(dirs):
+		p.figure = "gain-by-parameter"
 	case p.figure == "":
 		return usageError{errors.New("plot: no figure: give --figure NAME, or --figure all (--list lists the figures)")}
 	case p.figure == allFigures && p.out == "":
@@ -344,11 +357,14 @@ func (p *plotter) drawAll(runs []*rundir.Run, format string) error {
 	if err := safefile.MkdirAll(p.out); err != nil {
 		return fmt.Errorf("plot --figure all: %w", err)
 	}
-	scale, coflow, inBytes := p.o.Scale, p.o.Coflow, p.o.Bytes
+	scale, coflow, inBytes, over := p.o.Scale, p.o.Coflow, p.o.Bytes, p.o.Over
 	var out []drawn
 	for _, f := range plot.Figures() {
 		if p.o.Scale = scale; !f.Scales {
 			p.o.Scale = plot.AutoScale
+		}
+		if p.o.Over = over; f.Name != "gain-by-parameter" {
+			p.o.Over = ""
 		}
 		p.o.Coflow, p.o.Bytes = nil, f.Name == "progress" && inBytes
 		if f.Name == "progress" || f.Name == "goodput" {

@@ -3,8 +3,6 @@ package plot
 import (
 	"fmt"
 	"image/color"
-	"math"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -19,22 +17,18 @@ import (
 	"testbed/workloads/jobs"
 )
 
-// gain is the paired speed-up of an arm's job times: their geometric mean.
+// gain is the paired speed-up of an arm's completion times: their geometric mean.
 type gain struct {
 	n     int // pairs
 	value float64
 	ci    metrics.Interval
 }
 
-// gainOf returns the speed-up of the job times that counts selects, relative to a baseline. metric is its key in the summary,
-// which states that relative to the run's own baseline.
-func gainOf(s series, base, key string, metric *report.Metric, counts func(tasks *int) bool) gain {
+// gainOf returns the speed-up of an arm's items relative to a baseline. metric is its key in the summary, which states that
+// relative to the run's own baseline.
+func gainOf(s series, base, key string, metric *report.Metric, items func(arm string) []metrics.Item) gain {
 	if base == s.run.Summary.Baseline && metric != nil && metric.Paired != nil {
 		return gain{metric.Paired.Pairs, metric.Paired.GeoMean, metric.Paired.GeoMeanCI}
-	}
-	items := func(arm string) []metrics.Item {
-		tasks := tasksOf(s.run, arm)
-		return slices.DeleteFunc(s.run.JobTimes(arm), func(x metrics.Item) bool { return !counts(tasks[place{x.Repeat, x.ID}]) })
 	}
 	pairs := metrics.Block{Base: items(base), Arm: items(s.arm)}
 	p := metrics.PairBlocks([]metrics.Block{pairs}, 0, s.run.Summary.Noise.Of(key), s.run.Summary.Looks)
@@ -62,7 +56,13 @@ func gainBySize(d *drawing) error {
 		any := false
 		for class := range of {
 			key := jobSizeKey(class)
-			of[class] = gainOf(s, base, "job_time_by_tasks."+key, s.run.Arm(s.arm).JobSizes[key], func(tasks *int) bool { return tasks != nil && jobs.SizeClass(*tasks) == class })
+			of[class] = gainOf(s, base, "job_time_by_tasks."+key, s.run.Arm(s.arm).JobSizes[key], func(arm string) []metrics.Item {
+				tasks := tasksOf(s.run, arm)
+				return slices.DeleteFunc(s.run.JobTimes(arm), func(x metrics.Item) bool {
+					n := tasks[place{x.Repeat, x.ID}]
+					return n == nil || jobs.SizeClass(*n) != class
+				})
+			})
 			any = any || of[class].n > 0
 		}
 		if !any {
@@ -135,71 +135,6 @@ type glyph struct{ draw.GlyphStyle }
 
 // Thumbnail draws the point.
 func (g glyph) Thumbnail(c *draw.Canvas) { c.DrawGlyph(g.GlyphStyle, c.Center()) }
-
-// numbered is the name of an arm that ends in a number: the value of a parameter.
-var numbered = regexp.MustCompile(`^(.*?)[ =_-]*([0-9]+(?:\.[0-9]+)?)%?$`)
-
-// gainByParameter draws the speed-ups of all job times over the number at the end of the arms' names. Arms of a run
-// with the same text before it are a line.
-func gainByParameter(d *drawing) error {
-	var kept []gain
-	var at []float64
-	var lines []string
-	err := d.relative("job", func(s series, base string) (none string) {
-		m := numbered.FindStringSubmatch(s.arm)
-		if m == nil {
-			return "no number at the end of its name"
-		}
-		g := gainOf(s, base, "job_time", s.run.Arm(s.arm).JobTime, func(*int) bool { return true })
-		if g.n == 0 {
-			return "no job completed both in it and in " + safe(base)
-		}
-		x, _ := strconv.ParseFloat(m[2], 64)
-		line := safe(m[1])
-		if len(d.runs) > 1 {
-			line += ", " + d.runName(slices.Index(d.runs, s.run))
-		}
-		kept, at, lines = append(kept, g), append(at, x), append(lines, line)
-		return ""
-	})
-	if err != nil {
-		return err
-	}
-	d.grid(true, true)
-	d.add(rule{at: 1})
-	series := d.series
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(lines))) {
-		first := slices.Index(lines, name)
-		s := series[first]
-		s.style = len(d.legend)
-		var points plotter.XYs
-		n := math.MaxInt
-		for i, g := range kept {
-			if lines[i] != name {
-				continue
-			}
-			points = append(points, plotter.XY{X: at[i], Y: g.value})
-			n = min(n, g.n)
-			if g.ci.Known() {
-				d.add(bar{at[i], g.ci.Low, g.ci.High, s.colour()})
-			} else {
-				d.note("%s: no interval: fewer than %d independent pairs", series[i].label, metrics.LeastPairs)
-			}
-		}
-		slices.SortFunc(points, func(a, b plotter.XY) int { return int(math.Copysign(1, a.X-b.X)) })
-		line, dots, err := plotter.NewLinePoints(points)
-		if err != nil {
-			return err
-		}
-		line.LineStyle, dots.GlyphStyle = s.line(), s.glyph()
-		d.add(line)
-		d.add(dots)
-		d.legend = append(d.legend, entry{fmt.Sprintf("%s, n ≥ %d pairs", name, n), line})
-	}
-	d.axes("Number at the end of the arm's name", fmt.Sprintf("Speed-up of jobs relative to %s (×)", d.baseline))
-	d.p.X.Min = min(d.p.X.Min, 0)
-	return nil
-}
 
 // bar is a vertical interval.
 type bar struct {

@@ -52,7 +52,7 @@ func Figures() []Figure {
 		{"job-parts", "average job time of each arm, divided into waiting, mapping, shuffling, computing and writing", false, jobParts},
 		{"locality", "maps of each arm by where the replica was that they read, by size of the job", false, locality},
 		{"gain-by-size", "paired speed-up of the jobs of tasks relative to the baseline, with 95 % intervals, by number of tasks", false, gainBySize},
-		{"gain-by-parameter", "paired speed-up of jobs relative to the baseline, with 95 % intervals, over the number at the end of the arms' names, such as dolly-0.05", false, gainByParameter},
+		{"gain-by-parameter", "paired speed-up of jobs, coflows or block writes relative to the baseline, with 95 % intervals, over a variable of a sweep or the number at the end of the arms' names, such as dolly-0.05", false, gainByParameter},
 		{"gantt", "attempts of tasks of one arm and repeat by host and slot over time, with their phases", false, gantt},
 		{"extra-slots", "slots in use by clones and backups of tasks over time, in one repeat of each arm", false, extraSlots},
 		{"shares", "slots in use by the jobs of each user over time, in one arm and repeat", false, shares},
@@ -127,6 +127,7 @@ type Options struct {
 	Coflow *workloads.CoflowID
 	Bytes  bool     // in progress: bytes, not shares
 	Names  []string // of the runs in legends; unused with one run
+	Over   string   // in gain-by-parameter: the swept variable of its axis; default: that with the most values
 }
 
 func (o *Options) check(f Figure, runs int) error {
@@ -155,6 +156,8 @@ func (o *Options) check(f Figure, runs int) error {
 		return fmt.Errorf("figure %s does not show one coflow: omit --coflow", f.Name)
 	case o.Bytes && f.Name != "progress":
 		return fmt.Errorf("figure %s shows no shares of flows: omit --bytes", f.Name)
+	case o.Over != "" && f.Name != "gain-by-parameter":
+		return fmt.Errorf("figure %s shows no swept variable: omit --over", f.Name)
 	case o.Repeat < 0:
 		return fmt.Errorf("repeat %d: must be 0 or more", o.Repeat)
 	case len(o.Names) > 0 && len(o.Names) != runs:
@@ -275,6 +278,16 @@ func (d *drawing) choose() error {
 func (d *drawing) runName(i int) string {
 	if len(d.o.Names) > 0 {
 		return safe(d.o.Names[i])
+	}
+	if v := vars(d.runs[i]); len(v) > 0 { // the ID of a point of a sweep says nothing
+		same := func(r *rundir.Run) bool { return slices.Equal(vars(r), v) }
+		if i == slices.IndexFunc(d.runs, same) && !slices.ContainsFunc(d.runs[i+1:], same) {
+			var parts []string
+			for _, x := range v {
+				parts = append(parts, x.Name+"="+x.Value)
+			}
+			return safe(strings.Join(parts, ", "))
+		}
 	}
 	return safe(d.runs[i].Summary.RunID)
 }
