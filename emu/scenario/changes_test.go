@@ -256,6 +256,7 @@ workload: [{kind: trace, path: trace.txt}]
 arms: [{name: x}]
 repeat: 2
 tries: 2
+time: virtual
 seed: 9
 scale.size: 2
 scale.time: 2

@@ -95,7 +95,7 @@ func load(t *testing.T, file string, set map[string]string, coflows int, packets
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Spec.Repeat = 1 // repeats on the fluid model differ only in paths
+	s.Spec.Repeat = scenario.Repeats{AtLeast: 1, AtMost: 1} // repeats on the fluid model differ only in paths
 	forecast, err := runner.Predict(t.Context(), s, runner.Options{})
 	if err != nil {
 		t.Fatal(err)
