@@ -161,7 +161,7 @@ func Quantile(p float64, ascending []float64) float64 {
 	if n == 0 {
 		return math.NaN()
 	}
-	rank := min(max(p, 0), 1) * float64(n-1)
+	rank := float64(min(max(p, 0), 1) * float64(n-1)) // not fused with the subtraction below, as on arm64
 	low := int(rank)
 	if low == n-1 {
 		return ascending[low]
