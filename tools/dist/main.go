@@ -119,8 +119,8 @@ func (r release) install(stage string) ([]file, error) {
 			all = append(all, file{installed, 0o644, filepath.Join(stage, installed)})
 		}
 	}
-	for _, doc := range []string{"README.md", "CHANGELOG.md", "CITATION.cff"} {
-		all = append(all, file{"usr/share/doc/testbed/" + doc, 0o644, filepath.Join(r.source, doc)})
+	for _, doc := range []string{"README.md", "CHANGELOG.md", "CITATION.cff", "scripts/ci/pull-request.yml"} {
+		all = append(all, file{"usr/share/doc/testbed/" + path.Base(doc), 0o644, filepath.Join(r.source, doc)})
 	}
 	return append(all, file{"usr/share/doc/testbed/copyright", 0o644, filepath.Join(r.source, "LICENSE")}), nil
 }
