@@ -35,13 +35,15 @@ func TestRelease(t *testing.T) {
 		t.Errorf("CHANGELOG.md: its newest release is %q, want %s, or none and the words %q", newest, cli.Release, none)
 	}
 	version := regexp.MustCompile(`testbed[-_:](\d+\.\d+\.\d+)`)
-	named := version.FindAllStringSubmatch(read(t, "README.md"), -1)
-	if len(named) < 4 {
-		t.Errorf("README.md names %d packages, want 4 or more", len(named))
-	}
-	for _, m := range named {
-		if m[1] != cli.Release {
-			t.Errorf("README.md names %s, want %s", m[0], cli.Release)
+	for page, least := range map[string]int{"README.md": 4, "scripts/ci/pull-request.yml": 1} {
+		named := version.FindAllStringSubmatch(read(t, page), -1)
+		if len(named) < least {
+			t.Errorf("%s names %d packages, want %d or more", page, len(named), least)
+		}
+		for _, m := range named {
+			if m[1] != cli.Release {
+				t.Errorf("%s names %s, want %s", page, m[0], cli.Release)
+			}
 		}
 	}
 }
