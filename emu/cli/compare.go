@@ -35,6 +35,9 @@ the baseline and arms of the same name are compared. Runs of different scenarios
 refused; the error names the differences. Those in keys named with --varying are
 compared, if their workloads are equal.
 
+The directory of a sweep is compared point by point: the arms of each point, or those of
+the same point of several sweeps.
+
 With --varying seed, the runs of each seed are compared with the first of that seed, or
 the arms of each run with its baseline if each seed has one run; the pairs of all seeds
 are pooled. With --varying machine, pairs are made on one machine if each has several runs.
@@ -48,6 +51,7 @@ Exit code 3 means that an arm is void and was not compared.`,
   testbed compare runs/quickstart-20260102-150405-ab12 --baseline sebf+hdfs
   testbed compare runs/before runs/after
   testbed compare runs/before runs/after --arms sebf+hdfs,fair+hdfs=sebf+hdfs
+  testbed compare runs/sweep-before runs/sweep-after
   testbed compare runs/cubic runs/bbr --varying fabric.congestion_control
   testbed compare runs/old1 runs/new1 runs/old2 runs/new2 --varying seed,version
   testbed compare runs/before runs/after --fail-if 'cct > 3%' --fail-if 'job_time > 5%'

@@ -3,6 +3,7 @@ package runner
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -49,21 +50,91 @@ func (o CompareOptions) compare(dirs []string) (*compare.Result, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	in := compare.Input{Gates: o.Gates}
+	points, notes, err := pointsOf(dirs)
+	if err != nil {
+		return nil, err
+	}
+	in := compare.Input{Gates: o.Gates, Notes: notes}
+	for _, p := range points {
+		if err := o.add(&in, p); err != nil {
+			if p.name != "" {
+				err = fmt.Errorf("point %s: %w", p.name, err)
+			}
+			return nil, err
+		}
+	}
+	if n := len(in.Pairs); points[0].name != "" && n > 1 {
+		in.Notes = append(in.Notes, fmt.Sprintf("%d comparisons: where arms do not differ, 5 %% of the 95 %% intervals exclude 1", n))
+	}
+	return compare.New(in)
+}
+
+// point is a point of sweeps, or runs without one, whose name is "".
+type point struct {
+	name string
+	dirs []string
+}
+
+// pointsOf returns the run directories of each point that all sweeps have, and notes on those that they do not.
+func pointsOf(dirs []string) (all []point, notes []string, err error) {
+	sweeps, err := sweepsIn(dirs)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range sweeps {
+		if (s == nil) != (sweeps[0] == nil) {
+			return nil, nil, fmt.Errorf("%s: only some are sweeps: compare a sweep with another, or the run directory of a point with a run", strings.Join(dirs, ", "))
+		}
+	}
+	if sweeps[0] == nil {
+		return []point{{"", dirs}}, nil, nil
+	}
+	have := map[string][]string{}
+	var names []string
+	for i, s := range sweeps {
+		found, missing := s.PointDirs(dirs[i])
+		for _, dir := range found {
+			name := filepath.Base(dir)
+			if have[name] == nil {
+				names = append(names, name)
+			}
+			have[name] = append(have[name], dir)
+		}
+		for _, name := range missing {
+			notes = append(notes, fmt.Sprintf("no trial has ended of point %s of %s", name, dirs[i]))
+		}
+	}
+	for _, name := range names {
+		if len(have[name]) == len(dirs) {
+			all = append(all, point{name, have[name]})
+		} else {
+			notes = append(notes, fmt.Sprintf("point %s is not compared: only %s has its figures", name, strings.Join(have[name], ", ")))
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil, fmt.Errorf("%s have no point in common (%s)", strings.Join(dirs, ", "), strings.Join(notes, "; "))
+	}
+	return all, notes, nil
+}
+
+// add adds the comparisons of a point to an input.
+func (o CompareOptions) add(in *compare.Input, of point) error {
+	dirs := of.dirs
 	var runs []compared
 	for i, dir := range dirs {
 		r, err := rundir.Open(dir)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		x := compared{Run: r}
 		run := compare.Run{ID: r.Summary.RunID, Dir: dir, Backend: r.Summary.Source}
-		if len(dirs) > 1 {
-			run.Label = label(i)
-			x.label = run.Label
+		if x.label = of.name; len(dirs) > 1 {
+			x.label = strings.TrimSpace(label(i) + " " + of.name)
+		}
+		if run.Label = x.label; len(dirs) > 1 {
 			machines, err := r.Machines()
 			if err != nil {
-				return nil, err
+				return err
 			}
 			x.machine = strings.Join(machines, " ")
 		}
@@ -90,10 +161,10 @@ func (o CompareOptions) compare(dirs []string) (*compare.Result, error) {
 	if len(runs) > 1 {
 		notes, err := o.checkRuns(runs)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if blocks, err = o.blocks(runs); err != nil {
-			return nil, err
+			return err
 		}
 		for _, block := range blocks {
 			for _, r := range block {
@@ -106,17 +177,14 @@ func (o CompareOptions) compare(dirs []string) (*compare.Result, error) {
 				in.Notes = append(in.Notes, n)
 			}
 		}
-		in.Varied = o.varied(runs)
+		in.Varied = append(in.Varied, o.varied(runs)...)
 	}
 	if o.Baseline != "" && len(blocks[0]) > 1 {
-		return nil, fmt.Errorf("baseline %q with %d runs: the first run is the baseline; to compare arms with different names, select them as NAME=OTHER", o.Baseline, len(runs))
+		return fmt.Errorf("baseline %q with %d runs: the first run is the baseline; to compare arms with different names, select them as NAME=OTHER", o.Baseline, len(runs))
 	}
-	var err error
-	in.Pairs, err = o.pairs(blocks)
-	if err != nil {
-		return nil, err
-	}
-	return compare.New(in)
+	pairs, err := o.pairs(blocks)
+	in.Pairs = append(in.Pairs, pairs...)
+	return err
 }
 
 func valueText(v *scenario.Value) string {

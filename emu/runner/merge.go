@@ -95,23 +95,31 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// sweepsOf reads the sweeps of directories, each nil for that of a run, and refuses those that are no parts of one.
-func sweepsOf(dirs []string) (all []*rundir.Sweep, err error) {
-	for i, dir := range dirs {
+// sweepsIn reads the sweeps of directories, each nil for that of a run.
+func sweepsIn(dirs []string) (all []*rundir.Sweep, err error) {
+	for _, dir := range dirs {
 		s, err := rundir.ReadSweep(dir)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, s)
+	}
+	return all, nil
+}
+
+// sweepsOf returns sweepsIn, and refuses directories that are no parts of one run or sweep.
+func sweepsOf(dirs []string) ([]*rundir.Sweep, error) {
+	all, err := sweepsIn(dirs)
+	for i, s := range all {
 		switch a := all[0]; {
 		case (a == nil) != (s == nil):
 			return nil, fmt.Errorf("%s and %s are no parts of one run: only one is a sweep", dirs[0], dirs[i])
 		case s == nil:
 		case a.Workload != s.Workload || a.Tool != s.Tool || a.Backend != s.Backend:
-			return nil, fmt.Errorf("%s and %s are no parts of one sweep: workload_fingerprint %.12s and %.12s, tool %s and %s, backend %s and %s", dirs[0], dir, a.Workload, s.Workload, a.Tool, s.Tool, a.Backend, s.Backend)
+			return nil, fmt.Errorf("%s and %s are no parts of one sweep: workload_fingerprint %.12s and %.12s, tool %s and %s, backend %s and %s", dirs[0], dirs[i], a.Workload, s.Workload, a.Tool, s.Tool, a.Backend, s.Backend)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // runPart is a run directory to merge.
