@@ -152,11 +152,12 @@ func appendTagged(b []byte, v any) ([]byte, error) {
 		}
 		return append(b, `]}}`...), nil
 	}
-	raw, err := json.Marshal(map[string]any{reflect.TypeOf(v).Name(): v})
+	raw, err := json.Marshal(v)
 	if err != nil {
 		return b, fmt.Errorf("log of events: %T: %w", v, err)
 	}
-	return append(b, raw...), nil
+	b = append(append(append(b, `{"`...), reflect.TypeOf(v).Name()...), `":`...)
+	return append(append(b, raw...), '}'), nil
 }
 
 func appendHeartbeat(b []byte, hb Heartbeat) []byte {
