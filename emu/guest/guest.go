@@ -125,6 +125,7 @@ func (m Machine) arguments() []string {
 			// order its events by the count of instructions, not as threads of the host happen to run.
 			"-icount", "shift=0,sleep=off,align=off,rr=record,rrfile=/dev/null",
 			"-cpu", "max,-rdrand,-rdseed", // which return numbers of the host
+			"-seed", "1", // of the random numbers that qemu gives a guest: some versions give it a seed at boot
 			"-rtc", "base=2026-01-01,clock=vm")
 		// Addresses of the kernel, and its random numbers, are the same at each boot.
 		boot = append(boot, "loglevel=3", "nokaslr", "random.trust_cpu=off")

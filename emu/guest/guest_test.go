@@ -141,7 +141,7 @@ func TestArguments(t *testing.T) {
 	m.Virtual, m.Ports = true, make([]*os.File, 2)
 	got := strings.Join(m.arguments(), " ")
 	for _, want := range []string{
-		"-smp 1", "tcg,thread=single", "shift=0,sleep=off,align=off,rr=record,rrfile=/dev/null", "-rdrand,-rdseed", "clock=vm",
+		"-smp 1", "tcg,thread=single", "shift=0,sleep=off,align=off,rr=record,rrfile=/dev/null", "-rdrand,-rdseed", "-seed 1", "clock=vm",
 		"nokaslr random.trust_cpu=off", "virtio-serial-pci,ioeventfd=off", "path=/proc/self/fd/5,append=on -device virtserialport,nr=2,chardev=port1",
 	} {
 		if !strings.Contains(got, want) {

@@ -40,6 +40,7 @@ func NewImage(program string) (*Image, error) {
 	im := &Image{files: map[string]entry{}}
 	// The kernel opens the console for init before init can mount /dev.
 	im.add("/dev/console", entry{mode: modeDevice | 0o600, major: 5, minor: 1})
+	im.add(randomPath, entry{mode: modeDevice | 0o600, major: 1, minor: 8})
 	for _, dir := range []string{"/proc", "/sys", "/run", "/tmp"} {
 		im.Dir(dir)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +18,7 @@ const (
 	initPath   = "/init"
 	signPath   = "/testbed-guest" // of an image, so that the first process of a container is none of a guest
 	modulePath = "/modules"       // in the order of their names
+	randomPath = "/dev/random"
 	// BinaryPath is the PATH of a guest.
 	BinaryPath = "/bin"
 )
@@ -37,6 +39,9 @@ func First() {
 		return
 	}
 	pid := 0
+	if err := seedRandom(); err != nil {
+		fmt.Fprintln(os.Stderr, "init:", err)
+	}
 	p, err := os.StartProcess(initPath, []string{initPath}, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Env:   []string{insideEnv + "=1", "PATH=" + BinaryPath, "HOME=/tmp", "TMPDIR=/tmp", "USER=root", "TERM=dumb"},
@@ -57,6 +62,24 @@ func First() {
 		fmt.Fprintln(os.Stderr, "init: power off:", err)
 	}
 	select {} // an init that ends is a kernel panic
+}
+
+// seedRandom starts the random numbers of the kernel from a constant. Without it the kernel measures jitter of
+// timers, of which a guest in virtual time has none, for a second of busy waiting.
+func seedRandom() error {
+	f, err := os.OpenFile(randomPath, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	seed := struct { // rand_pool_info of random(4)
+		bits, size int32
+		bytes      [32]byte
+	}{bits: 256, size: 32}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.RNDADDENTROPY, uintptr(unsafe.Pointer(&seed)))
+	if errno != 0 {
+		err = fmt.Errorf("random numbers of the guest: %w", errno)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // Setup makes the guest what a program expects of a machine: it mounts what a distribution mounts, loads the

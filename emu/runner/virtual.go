@@ -248,7 +248,7 @@ func (t *trial) watchGuest(ports []*os.File, ended <-chan error, cancel context.
 
 // owns reports whether a file of a run is one of the trial.
 func (t *trial) owns(name string) bool {
-	return strings.HasPrefix(name, t.in()+"/") || strings.HasPrefix(name, triesDir+"/"+t.in()+".")
+	return strings.HasPrefix(name, t.in()+"/")
 }
 
 // unpack takes the files of a trial from the archive that its guest wrote.

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strings"
 
 	"testbed/results/rundir"
 )
@@ -86,9 +85,6 @@ func comparePackets(was, now *Manifest) *PacketReplay {
 
 // ofTrial reports whether a file is one of a trial that has ended, by the sums of its run.
 func ofTrial(name string, of rundir.Sums) bool {
-	if strings.HasPrefix(name, triesDir+"/") {
-		return true
-	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if of[dir+"/"+rundir.TrialFile] != "" {
 			return true

@@ -71,7 +71,8 @@ type Spec struct {
 	Repeat Repeats `yaml:"repeat" jsonschema:"default=1,minimum=1,maximum=1000"`
 	// Largest number of attempts for a repeat of an arm on packets: it runs again
 	// until its verdict is pass. The last attempt counts, with any verdict. Only the verdict
-	// decides, no result does. The report states why earlier attempts failed.
+	// decides, no result does. The report states why earlier attempts failed. In virtual time there is one
+	// attempt.
 	Tries int `yaml:"tries" jsonschema:"default=1,minimum=1,maximum=10"`
 	// Seed is the seed of all randomness: positions of writers, paths, placements. Random draws do
 	// not depend on the arm.
