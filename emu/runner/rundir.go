@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -75,8 +76,19 @@ func (r *run) describe(ctx context.Context) error {
 	}
 	if r.backend != rundir.Fluid {
 		m.Captures = string(cmp.Or(r.o.Captures, CompressCaptures))
-		if m.Settings, err = json.Marshal(r.arms[0].settings()); err != nil {
-			return fmt.Errorf("settings: %w", err)
+		for i, a := range r.arms {
+			settings, err := json.Marshal(a.settings())
+			switch {
+			case err != nil:
+				return fmt.Errorf("settings: %w", err)
+			case i == 0:
+				m.Settings = settings
+			case !bytes.Equal(settings, m.Settings):
+				if m.ArmSettings == nil {
+					m.ArmSettings = map[string]json.RawMessage{}
+				}
+				m.ArmSettings[a.Name] = settings
+			}
 		}
 		if c := r.o.Calibration; c != nil && c.Noise != nil {
 			m.Noise = &c.Noise.Noise

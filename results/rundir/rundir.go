@@ -84,8 +84,9 @@ type Manifest struct {
 	// Partial names the completed repeats, if not all completed.
 	Partial *report.Partial `json:"partial,omitempty"`
 	// Settings are the limits in force that the scenario does not state; null in a
-	// simulation.
-	Settings json.RawMessage `json:"settings"`
+	// simulation. They are those of the first arm; ArmSettings are those of arms whose changes give them others.
+	Settings    json.RawMessage            `json:"settings"`
+	ArmSettings map[string]json.RawMessage `json:"arm_settings,omitempty"`
 	// Calibration describes the calibration of the links' token buckets. Forced is the reason
 	// for which the run would have been refused without --force.
 	Calibration string `json:"calibration,omitempty"`
