@@ -15,6 +15,7 @@ import (
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/results/metrics"
 	"testbed/results/rundir"
 	tables "testbed/results/table"
 	"testbed/topo/units"
@@ -81,6 +82,7 @@ func (a *app) planCmd() *cobra.Command {
 	var store storeFlags
 	var full bool
 	var operations int
+	var from string
 	cmd := &cobra.Command{
 		Use: "plan SCENARIO", Short: "Print how a scenario's fabric would be built, and what running it would take",
 		Long: `Plan prints each operation as the ip, tc or sysctl command it stands for, and ahead
@@ -90,10 +92,14 @@ with a warning or refuses it: the exit code is then 4, as that of run. Kernel fe
 by use, in a temporary namespace, which requires root. Nothing is built. Of a plan with more than --operations a
 few of each stage are printed, unless --full is given.
 
+It also states how many repeats show a difference of 10 % with a probability of 80 %: by the noise
+calibration of this machine, or by a first run of the scenario, of two repeats or more (--first-run).
+
 Of a scenario with a sweep it prints what running each point would take, and the totals, without
 operations.`,
 		Example: `  testbed plan scenario.yaml | less
   testbed plan scenario.yaml --full > build.sh
+  testbed plan scenario.yaml --first-run results/latest
   testbed plan scenario.yaml --json | jq .load`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -119,10 +125,20 @@ operations.`,
 			}
 			o := runner.Options{Out: store.out, Captures: captures, Calibration: c, WarnLoad: load.share()}
 			if points := s.Points(); len(points[0].Values) > 0 {
+				if from != "" {
+					return usageError{errors.New("--first-run: the scenario has a sweep: plan the scenario.yaml of a point of the run")}
+				}
 				return a.planSweep(cmd.Context(), points, o)
 			}
 			p, err := runner.Predict(cmd.Context(), s, o)
 			if err != nil {
+				return err
+			}
+			var noise *metrics.Noise
+			if c != nil && c.Noise != nil {
+				noise = &c.Noise.Noise
+			}
+			if err := p.PlanRepeats(s, from, noise); err != nil {
 				return err
 			}
 			most := operations
@@ -143,6 +159,7 @@ operations.`,
 	store.add(cmd)
 	f.addTime(cmd)
 	cmd.Flags().BoolVar(&full, "full", false, "print all operations of the plan")
+	cmd.Flags().StringVar(&from, "first-run", "", "directory of a first run, by which to plan the number of repeats (default: by the noise calibration)")
 	cmd.Flags().IntVar(&operations, "operations", plan.DefaultPrinted, "print a few operations of each stage where the plan has more than this `number`")
 	return cmd
 }

@@ -45,6 +45,8 @@ type Forecast struct {
 	// the fabric and the reading of captures.
 	Duration time.Duration `json:"duration_ns,omitempty"`
 	Plan     *plan.Plan    `json:"plan,omitempty"`
+	// Planned are numbers of repeats that show a difference, by completion time.
+	Planned []PlannedRepeats `json:"planned_repeats,omitempty"`
 	// Calibration states the calibration, or the defaults, of links and loads.
 	Calibration string `json:"calibration,omitempty"`
 	// Capacity is the calibrated capacity at the MTU nearest to that of the scenario; nil
@@ -312,6 +314,9 @@ func (f *Forecast) Script(w io.Writer, operations int) error {
 		fmt.Fprintf(b, "#   %s\n", n)
 	}
 	fmt.Fprintf(b, "# predicted duration of all arms and repeats (fluid model): %v\n", f.Duration.Round(100*time.Millisecond))
+	for _, p := range f.Planned {
+		fmt.Fprintf(b, "# %v\n", p)
+	}
 	for _, l := range f.Load {
 		fmt.Fprintf(b, "#   %-20s %6.1fs, %.0f shaped packets/s, %.0f in the busiest second: about %.0f %% of %s\n",
 			l.Arm, l.Duration.Seconds(), l.Packets, l.PeakPackets, 100*l.CPU, f.processors())

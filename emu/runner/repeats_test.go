@@ -131,3 +131,67 @@ func TestLooksNeedAllTrials(t *testing.T) {
 		t.Errorf("%v, want %q", err, want)
 	}
 }
+
+// A plan takes the number of repeats from a first run of the scenario or from a noise calibration, and refuses runs that
+// say nothing about it.
+func TestPlanRepeats(t *testing.T) {
+	one := strings.NewReplacer(`sweep: {over: ["2:1", "6:1"]}`, "", "vars: {over: }", "", "${over}", "2:1").Replace(adaptive)
+	of := func(repeat string) string {
+		return strings.Replace(one, "{at_least: 2, at_most: 6, until: {cct: 40%}}", repeat, 1)
+	}
+	run := func(text string) string {
+		out, err := Simulate(t.Context(), loadText(t, text), Options{Out: t.TempDir(), Version: "v1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Dir
+	}
+	first, single := run(of("3")), run(of("1"))
+	var planned [2]int // with a fixed number, and with looks
+	for i, text := range []string{of("3"), one} {
+		var f Forecast
+		if err := f.PlanRepeats(loadText(t, text), first, nil); err != nil {
+			t.Fatal(err)
+		}
+		if len(f.Planned) < 2 || f.Planned[0].Metric != "cct" || f.Planned[0].Arm != "fifo+hdfs" || f.Planned[0].From != "run "+filepath.Base(first) {
+			t.Fatalf("planned %+v", f.Planned)
+		}
+		for _, p := range f.Planned {
+			if p.Metric == "job_time" {
+				planned[i] = p.Repeats
+			}
+		}
+	}
+	if planned[0] < 2 || planned[1] <= planned[0] {
+		t.Errorf("job_time: %d repeats, with looks %d: want more than 1, and more", planned[0], planned[1])
+	}
+	for from, want := range map[string]string{
+		single:                             "cct of fifo+hdfs: 1 repeats of 12 items: must be 2 repeats and 8 items or more",
+		filepath.Join(t.TempDir(), "none"): "no such file",
+	} {
+		if err := new(Forecast).PlanRepeats(loadText(t, one), from, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	other := strings.Replace(one, "count: 12", "count: 13", 1)
+	want := "plan from " + first + ": workload[0].count: 12 there, 13 here: make a first run of this scenario"
+	if err := new(Forecast).PlanRepeats(loadText(t, other), first, nil); err == nil || err.Error() != want {
+		t.Errorf("%v, want %q", err, want)
+	}
+
+	// Two runs of which 4 % are noise, 3 % within clusters: with 40 pairs, at the upper limit of its variance.
+	noise := &metrics.Noise{
+		Pairs: 40, Total: map[string]metrics.Deviations{"cct": {GeoMean: 0.05}},
+		Between: map[string]metrics.Deviations{"cct": {GeoMean: 0.04}},
+	}
+	f := Forecast{Coflows: 12, Blocks: 3}
+	if err := f.PlanRepeats(loadText(t, one), "", noise); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Planned) != 1 || f.Planned[0].Metric != "cct" || f.Planned[0].Repeats < 3 || f.Planned[0].Repeats > 12 {
+		t.Errorf("planned %+v", f.Planned)
+	}
+	if err := f.PlanRepeats(loadText(t, one), "", nil); err != nil || f.Planned != nil {
+		t.Errorf("without a calibration: %+v, %v", f.Planned, err)
+	}
+}

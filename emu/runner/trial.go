@@ -82,10 +82,7 @@ func newRun(s *scenario.Scenario, o Options, backend string) (*run, error) {
 		return nil, err
 	}
 	most := s.Spec.Repeat.AtMost
-	r := &run{s: s, o: o, backend: backend, fabric: f, works: make([]*work, most)}
-	if at := s.Spec.Repeat.Looks(); at != nil {
-		r.looks = metrics.NewLooks(at, s.Spec.Repeat.Until.Bounds())
-	}
+	r := &run{s: s, o: o, backend: backend, fabric: f, works: make([]*work, most), looks: looksOf(s)}
 	for i, of := range s.ArmList() {
 		a := &arm{Arm: of, of: r, place: i, s: s.OfArm(i), fabric: f, done: make([]*report.Repeat, most)}
 		if shape := a.s.Shape(); !reflect.DeepEqual(shape, s.Shape()) {
@@ -99,6 +96,14 @@ func newRun(s *scenario.Scenario, o Options, backend string) (*run, error) {
 		r.arms = append(r.arms, a)
 	}
 	return r, nil
+}
+
+// looksOf returns the looks that decide the number of repeats; nil if it is fixed.
+func looksOf(s *scenario.Scenario) *metrics.Looks {
+	if at := s.Spec.Repeat.Looks(); at != nil {
+		return metrics.NewLooks(at, s.Spec.Repeat.Until.Bounds())
+	}
+	return nil
 }
 
 // repeats is the number of repeats of each arm: up to the next look, if looks decide it.

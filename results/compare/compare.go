@@ -222,7 +222,9 @@ type Figure struct {
 	MeanRatio   Estimate `json:"mean_ratio"`
 	MedianRatio Estimate `json:"median"`
 	GeoMean     Estimate `json:"geo_mean"`
-	missing     int      // unpaired items of repeats that both arms have; without those that depend on the arm
+	// Variances are those of GeoMean.
+	Variances metrics.Variances `json:"-"`
+	missing   int               // unpaired items of repeats that both arms have; without those that depend on the arm
 }
 
 // Side identifies an arm in a comparison.
@@ -370,7 +372,7 @@ func figure(m Metric, p Pairing, seed uint64, noise *metrics.Deviations, looks *
 		}
 	}
 	x := metrics.PairBlocks(blocks(base, arm), seed, noise, looks)
-	f := &Figure{Metric: m, Pairs: x.N, Clusters: x.Clusters, Unpaired: x.Unpaired, Repeats: x.Repeats, missing: missing(base, arm)}
+	f := &Figure{Metric: m, Pairs: x.N, Clusters: x.Clusters, Unpaired: x.Unpaired, Repeats: x.Repeats, Variances: x.Variances, missing: missing(base, arm)}
 	if x.N == 0 {
 		for _, e := range []*Estimate{&f.MeanRatio, &f.MedianRatio, &f.GeoMean} {
 			e.Outcome = TooFew

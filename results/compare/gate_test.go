@@ -128,7 +128,7 @@ func TestGateErrors(t *testing.T) {
 // either statistic at the look at which they stop. Of arms that are slower by 10 %, the gate cct > 0% fails in 80 % or
 // more. The bounds were stated before the first measurement.
 func TestLooksErrors(t *testing.T) {
-	longtest.Skip(t, "computes intervals of 400 drawn comparisons at up to three looks, 5 s")
+	longtest.Skip(t, "computes intervals of 400 drawn comparisons at up to three looks, 10 s")
 	longtest.Computes(t)
 	g := Gate{Metric: CCT, Above: true}
 	red, failed, stops := 0, 0, map[int]int{}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -181,13 +182,16 @@ func (v Variances) RepeatsFor(effect float64, noise *Deviations, looks *Looks, m
 	}
 	freedom := float64(v.Freedom)
 	runs := max(v.Within, v.Runs*freedom/distuv.ChiSquared{K: freedom}.Quantile(1-power))
-	for n := 2; n <= most; n++ {
+	shows := func(n int) bool {
 		of := float64(n)
 		half := student(float64(v.Clusters-1), looks.tail()) * math.Sqrt(v.Items+v.Within/of)
 		half = Interval{-half, half}.widen(0, runs-v.Within, n, between, looks.tail()).High
-		if math.Log(effect) >= half+student(of-1, 1-power)*math.Sqrt(v.Items+runs/of) {
-			return n
-		}
+		return math.Log(effect) >= half+student(of-1, 1-power)*math.Sqrt(v.Items+runs/of)
 	}
-	return 0
+	const least = 2
+	n := least + sort.Search(most-least+1, func(i int) bool { return shows(least + i) })
+	if n > most {
+		return 0
+	}
+	return n
 }
