@@ -94,7 +94,8 @@ func (m Machine) Run(ctx context.Context) (err error) {
 	cmd.Stderr, cmd.Stdout = &complaints, m.Stdout
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = killWait
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	// A group of its own keeps Ctrl-C from ending it before its caller, which then took that for its end.
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL, Setpgid: true}
 	// The signal comes when the thread ends that started the process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

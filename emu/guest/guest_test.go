@@ -9,11 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // Modules of a dependency graph are loaded after their dependencies.
@@ -131,8 +133,7 @@ func TestNoSuchKernel(t *testing.T) {
 	}
 }
 
-// A machine in virtual time has nothing that depends on when the host runs it: each of these settings was the
-// difference between boots.
+// A machine in virtual time takes neither times nor random numbers of the host.
 func TestArguments(t *testing.T) {
 	m := Machine{Kernel: Kernel{Image: "/boot/vmlinuz"}, Memory: 512, Processors: 2, Console: "/tmp/console", Args: []string{"-more"}}
 	if got := strings.Join(m.arguments(), " "); !strings.Contains(got, "-smp 2") || strings.Contains(got, "icount") || strings.Contains(got, "virtio-serial") || !strings.HasSuffix(got, " -more") {
@@ -188,15 +189,22 @@ func TestEndsWithItsCaller(t *testing.T) {
 	if err := AwaitFile(filepath.Join(dir, "pid"), time.Minute); err != nil {
 		t.Fatal(err)
 	}
+	var pid int
+	for deadline := time.Now().Add(time.Minute); pid == 0; time.Sleep(10 * time.Millisecond) { // the file is empty at first
+		b, err := os.ReadFile(filepath.Join(dir, "pid"))
+		if pid, _ = strconv.Atoi(strings.TrimSpace(string(b))); err != nil || time.Now().After(deadline) {
+			t.Fatalf("no process of the guest in %q: %v", b, err)
+		}
+	}
+	// An interrupt of the terminal reaches the group of the caller.
+	if group, err := unix.Getpgid(pid); err != nil || group != pid {
+		t.Errorf("the guest is in group %d, want one of its own, %d (%v)", group, pid, err)
+	}
 	if err := caller.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = caller.Wait() // it was killed
-	b, err := os.ReadFile(filepath.Join(dir, "pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	state := filepath.Join("/proc", strings.TrimSpace(string(b)), "stat")
+	state := fmt.Sprintf("/proc/%d/stat", pid)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		text, err := os.ReadFile(state)
 		if err != nil || strings.Contains(string(text), ") Z ") {
