@@ -126,8 +126,8 @@ type Agent struct {
 	blocks      map[workloads.BlockID]*stored
 	stops       map[workloads.FlowID]*stopper
 	outgoing    map[workloads.FlowID]*Sender
-	incoming    map[workloads.FlowID]*atomic.Int64 // payload bytes received
-	expected    map[workloads.FlowID]*consumer     // see Expect
+	incoming    map[workloads.FlowID]*Received // payload bytes received
+	expected    map[workloads.FlowID]*consumer // see Expect
 	attempts    map[jobs.AttemptID]*Attempt
 }
 
@@ -162,7 +162,7 @@ func New(o Options) *Agent {
 		blocks:      make(map[workloads.BlockID]*stored),
 		stops:       make(map[workloads.FlowID]*stopper),
 		outgoing:    make(map[workloads.FlowID]*Sender),
-		incoming:    make(map[workloads.FlowID]*atomic.Int64),
+		incoming:    make(map[workloads.FlowID]*Received),
 		expected:    make(map[workloads.FlowID]*consumer),
 		attempts:    make(map[jobs.AttemptID]*Attempt),
 	}

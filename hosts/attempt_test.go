@@ -47,7 +47,7 @@ func TestFlowOfATask(t *testing.T) {
 				t.Errorf("%d bytes were sent for %d, %d at first", wrote, size, hop.writes[0])
 			}
 			received, problems := c.notes.get()
-			if len(received) != 1 || len(problems) > 0 || c.agents[1].Received(9).Load() != int64(size) {
+			if len(received) != 1 || len(problems) > 0 || c.agents[1].Received(9).Arrived() != size {
 				t.Errorf("received %v, problems %v", received, problems)
 			}
 		})
@@ -77,7 +77,7 @@ func TestExpectedFlow(t *testing.T) {
 				if held > int(leastBuffer) || held < 32<<10 {
 					t.Errorf("after %v, the kernel holds %d bytes", time.Since(began), held)
 				}
-				if got := int(c.agents[1].Received(9).Load()); got > consumed+int(rate.BytesIn(consumeAhead)) || got < consumed-int(rate.BytesIn(consumeStep))-int(leastChunk) {
+				if got := int(c.agents[1].Received(9).Arrived()); got > consumed+int(rate.BytesIn(consumeAhead)) || got < consumed-int(rate.BytesIn(consumeStep))-int(leastChunk) {
 					t.Errorf("after %v, %d bytes count as received, %d are consumed", time.Since(began), got, consumed)
 				}
 			}
@@ -136,7 +136,7 @@ func TestExpectedFlowThatSlowsDown(t *testing.T) {
 		for i := 1; i <= 4; i++ {
 			time.Sleep(800 * time.Millisecond)
 			consumed := min(int(rate.BytesIn(time.Since(began))), onset) + int(slow.BytesIn(max(0, time.Since(began)-time.Second)))
-			if got := int(c.agents[1].Received(9).Load()); got > consumed+int(rate.BytesIn(consumeAhead)) || got < consumed-int(rate.BytesIn(consumeStep))-int(leastChunk) {
+			if got := int(c.agents[1].Received(9).Arrived()); got > consumed+int(rate.BytesIn(consumeAhead)) || got < consumed-int(rate.BytesIn(consumeStep))-int(leastChunk) {
 				t.Errorf("after %v, %d bytes count as received, %d are consumed", time.Since(began), got, consumed)
 			}
 			n.linkMu.Lock()
@@ -206,7 +206,7 @@ func TestExpectedLocalRead(t *testing.T) {
 			if took := time.Since(began); !about(took, x.want, 30*time.Millisecond) {
 				t.Errorf("2 MB at %v, disk at %v, took %v, want %v", x.rate, x.disk, took, x.want)
 			}
-			if got := c.agents[0].Received(10).Load(); got != size || len(n.all()) > 0 {
+			if got := c.agents[0].Received(10).Arrived(); got != size || len(n.all()) > 0 {
 				t.Errorf("%d bytes read, %d connections", got, len(n.all()))
 			}
 		})

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"testbed/hosts/pace"
@@ -318,11 +317,15 @@ func (a *Agent) receive(ctx context.Context, conn net.Conn, h wire.Header) error
 	if ctx.Err() != nil { // the flow was stopped before it arrived
 		return context.Cause(ctx)
 	}
-	count, err := a.registerIncoming(flow)
-	if err != nil {
+	c := a.consumerOf(flow)
+	received, in := new(Received), conn
+	if c == nil { // an attempt that consumes its input at a rate reads when it is due
+		in = newBatches(conn)
+		received.queue, _ = conn.(Batched)
+	}
+	if err := a.registerIncoming(flow, received); err != nil {
 		return err
 	}
-	c := a.consumerOf(flow)
 	if err := c.bound(conn, a.o.ReceiveBuffer); err != nil {
 		return err
 	}
@@ -342,13 +345,13 @@ func (a *Agent) receive(ctx context.Context, conn net.Conn, h wire.Header) error
 		if err := a.cpu.turn(ctx); err != nil {
 			return err
 		}
-		n, err := conn.Read(buf[:min(left, uint64(len(buf)), c.chunk())])
+		n, err := in.Read(buf[:min(left, uint64(len(buf)), c.chunk())])
 		left -= uint64(n)
 		if err := c.consume(ctx, units.Bytes(n), left == 0); err != nil {
 			return err
 		}
 		at = time.Now()
-		count.Add(int64(n))
+		received.read.Add(int64(n))
 		if err != nil && left > 0 {
 			return causeOr(ctx, fmt.Errorf("flow %d of coflow %d broke off after %d of its %d bytes: %w", flow, h.Group, h.Size-left, h.Size, err))
 		}
@@ -357,21 +360,20 @@ func (a *Agent) receive(ctx context.Context, conn net.Conn, h wire.Header) error
 	return a.markConsumed(c, units.Bytes(h.Size), at)
 }
 
-// registerIncoming creates the byte counter of an incoming flow.
-func (a *Agent) registerIncoming(flow workloads.FlowID) (*atomic.Int64, error) {
+// registerIncoming registers the counter of an incoming flow.
+func (a *Agent) registerIncoming(flow workloads.FlowID, r *Received) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.incoming[flow] != nil {
-		return nil, fmt.Errorf("flow %d arrived a second time", flow)
+		return fmt.Errorf("flow %d arrived a second time", flow)
 	}
-	count := new(atomic.Int64)
-	a.incoming[flow] = count
-	return count, nil
+	a.incoming[flow] = r
+	return nil
 }
 
 // Received returns the live counter of the payload bytes that this host has received
 // of a flow, also of a finished one. It is nil before the header has arrived.
-func (a *Agent) Received(flow workloads.FlowID) *atomic.Int64 {
+func (a *Agent) Received(flow workloads.FlowID) *Received {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.incoming[flow]

@@ -406,7 +406,7 @@ func TestCancelOnLoopback(t *testing.T) {
 // received returns the number of bytes of a flow that a host has received.
 func received(a *Agent, flow workloads.FlowID) units.Bytes {
 	if n := a.Received(flow); n != nil {
-		return units.Bytes(n.Load())
+		return n.Arrived()
 	}
 	return 0
 }

@@ -250,6 +250,7 @@ func (r *relay) receive(ctx context.Context, written chan<- struct{}) error {
 	stalled := fmt.Errorf("the disk did not complete a write for %v", idle)
 	replica := r.stored.replica
 	buf := make([]byte, min(uint64(r.h.Packet), r.h.Size-r.h.Offset))
+	up := newBatches(r.up)
 	for at := r.h.Offset; at < r.h.Size; {
 		p := buf[:min(r.h.Size-at, uint64(len(buf)))]
 		if err := r.a.cpu.turn(ctx); err != nil {
@@ -257,7 +258,7 @@ func (r *relay) receive(ctx context.Context, written chan<- struct{}) error {
 		}
 		// The client sends nothing while its window is full. The client and the hosts
 		// behind this one must time out first.
-		if err := readFull(ctx, r.up, p, idle+idle/4*time.Duration(1+r.h.Parts)); err != nil {
+		if err := readFull(ctx, up, p, idle+idle/4*time.Duration(1+r.h.Parts)); err != nil {
 			return fmt.Errorf("%w with %d of %d bytes missing: %w", errUpstream, r.h.Size-at, r.h.Size, err)
 		}
 		if r.next != nil && !r.next.send(ctx, p) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"testbed/hosts/disk"
@@ -117,10 +116,11 @@ func (a *Agent) ReadLocal(ctx context.Context, flow workloads.FlowID, block work
 	defer release()
 	ctx, release = withEnd(ctx, a.stopperOf(flow).ctx)
 	defer release()
-	count, err := a.registerIncoming(flow)
+	received := new(Received)
+	err := a.registerIncoming(flow, received)
 	if err == nil {
 		c := a.consumerOf(flow)
-		if err = a.readLocal(ctx, block, size, c, count); err == nil {
+		if err = a.readLocal(ctx, block, size, c, received); err == nil {
 			err = a.markConsumed(c, size, time.Now())
 		}
 	}
@@ -133,7 +133,7 @@ func (a *Agent) ReadLocal(ctx context.Context, flow workloads.FlowID, block work
 	return nil
 }
 
-func (a *Agent) readLocal(ctx context.Context, block workloads.BlockID, size units.Bytes, c *consumer, count *atomic.Int64) (err error) {
+func (a *Agent) readLocal(ctx context.Context, block workloads.BlockID, size units.Bytes, c *consumer, received *Received) (err error) {
 	s, err := a.readReplica(ctx, block, size)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (a *Agent) readLocal(ctx context.Context, block workloads.BlockID, size uni
 		if err := c.consume(ctx, units.Bytes(len(b)), left == 0); err != nil {
 			return err
 		}
-		count.Add(int64(len(b)))
+		received.read.Add(int64(len(b)))
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ var SocketOptionNames = [...]string{
 // Indexes of SocketOptionNames, and the pacing rate of a connection for which none was set.
 const (
 	PacingRate          = 0
+	ReadBatch           = 3
 	SocketFilter        = len(SocketOptionNames) - 1
 	NoPacingRate uint64 = math.MaxUint64
 )
@@ -116,4 +117,35 @@ func TCPStateOf(c syscall.Conn) (s TCPState, err error) {
 		return s, fmt.Errorf("state of a connection: %w", err)
 	}
 	return s, nil
+}
+
+// SetReadBatch makes reads from a connection wait for n bytes, for the end of the connection, or for a full receive
+// buffer (SO_RCVLOWAT), and returns the value that the kernel grants. Data is acknowledged as without it.
+func SetReadBatch(c syscall.Conn, n int) (granted uint64, err error) {
+	raw, err := c.SyscallConn()
+	if err == nil {
+		controlErr := raw.Control(func(fd uintptr) {
+			if err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n); err == nil {
+				granted, err = readOption(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT)
+			}
+		})
+		err = errors.Join(err, controlErr)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("wait for %d bytes of a connection: %w", n, err)
+	}
+	return granted, nil
+}
+
+// Queued returns the number of bytes that can be read from a connection without waiting, or 0 once it is closed.
+func Queued(c syscall.Conn) (n int) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	controlErr := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) })
+	if errors.Join(err, controlErr) != nil {
+		return 0
+	}
+	return n
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
@@ -35,6 +36,7 @@ type conn struct {
 	host  string // whose end it is
 	begun kernel.TCPState
 	once  sync.Once
+	batch atomic.Uint64 // last set by SetReadBatch
 	// dialled reports whether it is the end that sends the data.
 	dialled bool
 }
@@ -47,6 +49,18 @@ func (c *conn) SetReadBuffer(size int) error {
 	}
 	return err
 }
+
+// SetReadBatch implements hosts.Batched.
+func (c *conn) SetReadBatch(n int) error {
+	granted, err := kernel.SetReadBatch(c.TCPConn, n)
+	if err == nil {
+		c.batch.Store(granted)
+	}
+	return err
+}
+
+// Queued implements hosts.Batched.
+func (c *conn) Queued() int { return kernel.Queued(c.TCPConn) }
 
 // ReaderLimits implements hosts.Limited: the window of this connection says nothing of the network.
 func (c *conn) ReaderLimits() {
@@ -101,8 +115,12 @@ func (x *connections) ended(c *conn) {
 		return
 	}
 	x.compare(c.TCPConn, c.host, "of connections at their end", s)
+	expected := c.begun.Options
+	if batch := c.batch.Load(); batch > 0 {
+		expected[kernel.ReadBatch] = batch
+	}
 	for k, name := range kernel.SocketOptionNames {
-		if was, is := c.begun.Options[k], s.Options[k]; was != is {
+		if was, is := expected[k], s.Options[k]; was != is {
 			x.note(fidelity.KernelChange{AtEnd: true, Where: c.host, What: name + " of connections at their end", Planned: option(k, was), Found: option(k, is)})
 		}
 	}

@@ -78,7 +78,7 @@ func TestConnectionsUseWhatWasAskedFor(t *testing.T) {
 }
 
 // A connection is asked again when it ends: what was changed on its socket meanwhile is reported with both values, and the buffer
-// that its own user sets is not.
+// and the batch that its own user sets are not.
 func TestConnectionsAreAskedAgain(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +98,7 @@ func TestConnectionsAreAskedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.(*conn).SetReadBuffer(8192); err != nil {
+	if err := errors.Join(c.(*conn).SetReadBuffer(8192), c.(*conn).SetReadBatch(3000), c.(*conn).SetReadBatch(4000)); err != nil {
 		t.Fatal(err)
 	}
 	if got := x.found(); len(got) > 0 {

@@ -182,7 +182,7 @@ func TestCrashOnPackets(t *testing.T) {
 // received is how much of a flow a host has.
 func received(a *hosts.Agent, flow workloads.FlowID) units.Bytes {
 	if n := a.Received(flow); n != nil {
-		return units.Bytes(n.Load())
+		return n.Arrived()
 	}
 	return 0
 }

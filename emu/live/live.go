@@ -15,7 +15,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -208,7 +207,8 @@ type Backend struct {
 type running struct {
 	flow     workloads.FlowID
 	src, dst topo.HostID
-	received *atomic.Int64 // payload so far; nil before the first
+	received *hosts.Received // payload so far; nil before the first
+	asked    time.Duration   // when received was last asked for what has arrived
 	told     units.Bytes
 	hash     uint32
 	spine    int // that the engine takes it to cross
@@ -483,7 +483,7 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 			if now >= wake {
 				b.engineLate = max(b.engineLate, now-wake)
 			}
-			return now, b.progress(evs), nil
+			return now, b.progress(now, evs), nil
 		}
 		timer := time.NewTimer(min(wake-now, time.Hour))
 		select {
@@ -496,8 +496,9 @@ func (b *Backend) Await(ctx context.Context, wake time.Duration) (time.Duration,
 }
 
 // progress puts what receivers have by now ahead of events, and forgets flows
-// that have finished. Those that have failed have two ends to stop (stopTransfer), except local reads.
-func (b *Backend) progress(evs []engine.Event) []engine.Event {
+// that have finished. What it counts of a flow is at most one Settings.Quantum old. Those that have failed have two
+// ends to stop (stopTransfer), except local reads.
+func (b *Backend) progress(now time.Duration, evs []engine.Event) []engine.Event {
 	for _, ev := range evs {
 		switch f := ev.(type) {
 		case engine.TransferFinished:
@@ -516,7 +517,12 @@ func (b *Backend) progress(evs []engine.Event) []engine.Event {
 				continue
 			}
 		}
-		if n := units.Bytes(r.received.Load()); n > r.told {
+		// Asking the kernel for each flow at each event would cost the more the more flows there are.
+		n := r.received.Read()
+		if now-r.asked >= b.cfg.Settings.Quantum {
+			r.asked, n = now, r.received.Arrived()
+		}
+		if n > r.told {
 			r.told = n
 			p.Flows = append(p.Flows, r.flow)
 			p.Received = append(p.Received, n)
