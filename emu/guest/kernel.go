@@ -208,6 +208,9 @@ func modified(p string) int64 {
 // openKernel finds the image and the modules of the newest kernel in a root directory, such as an unpacked
 // package. Debian 13 has its modules in usr/lib.
 func openKernel(dir string) (Kernel, error) {
+	if _, err := os.ReadDir(filepath.Join(dir, "boot")); err != nil { // which Glob does not report
+		return Kernel{}, Unavailable{err}
+	}
 	images, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
 	if err != nil {
 		return Kernel{}, err
