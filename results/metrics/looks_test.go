@@ -100,7 +100,8 @@ func TestRepeatsByHand(t *testing.T) {
 }
 
 // At the number of repeats that a first run of five names for an effect of 10 %, other runs show it in 80 % or more. 90 % or
-// more of first runs name one, of 30 or less on average. These bounds were stated before the first measurement.
+// more of first runs name one, of 30 or less on average. The bound of 80 % was stated before the
+// first measurement, the others after it.
 func TestPlannedRepeats(t *testing.T) {
 	longtest.Skip(t, "computes intervals of 400 drawn comparisons, 5 s")
 	longtest.Computes(t)

@@ -1,8 +1,8 @@
 // Command bench compares testbed with other programs and with limits, on this machine: the time to
 // build, check and remove a fabric with bare netlink requests for the same kernel objects and with
 // Mininet (Linux bridges and TBF links of the same shape), the rate at which a capture is read with
-// tshark, and the processor time for the simulation of max-min fair flows with SimGrid, which must have the
-// same results. They take turns, so that other load of the machine affects all of them. It needs root and the
+// tshark, the processor time for the simulation of max-min fair flows with SimGrid, which must have the
+// same results, and the share of the processors that flows of a run take with senders and receivers in C. They take turns, so that other load of the machine affects all of them. It needs root and the
 // Go toolchain. Run it from the root of the repository:
 //
 //	make bench
@@ -134,6 +134,13 @@ func run(ctx context.Context, rounds int, big, asJSON bool) (err error) {
 	if err := withoutSimGrid(ctx); err != nil {
 		missing("SIMGRID", err)
 	} else if r, err := simulations(ctx, rounds, dir); err != nil {
+		return err
+	} else {
+		out.Rows = append(out.Rows, r)
+	}
+	if _, err := exec.LookPath("cc"); err != nil {
+		missing("A RECEIVER IN C", errors.New("no compiler: apt-get install --no-install-recommends gcc libc6-dev"))
+	} else if r, err := load(ctx, rounds, dir); err != nil {
 		return err
 	} else {
 		out.Rows = append(out.Rows, r)
