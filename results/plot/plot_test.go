@@ -598,7 +598,7 @@ func TestFiguresOfTasksNeedTasks(t *testing.T) {
 	r := made(t, rundirtest.Default())
 	for f, want := range map[string]string{"job-cdf": "no job completed", "job-parts": "no job in jobs.csv has parts", "locality": "no task read a block",
 		"gain-by-size": "no arm other than the baseline has a job of tasks",
-		"gantt": "no attempt of a task in repeat 0 of fair+hdfs", "shares": "no attempt of a task"} {
+		"gantt":        "no attempt of a task in repeat 0 of fair+hdfs", "shares": "no attempt of a task"} {
 		wantErr(t, f, Options{}, ErrNoData, want, r)
 	}
 	// Classes of jobs are left out where they do not fit.
