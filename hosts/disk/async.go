@@ -26,7 +26,7 @@ type async struct {
 // The structures of io_submit and io_getevents (linux/aio_abi.h).
 type (
 	iocb struct {
-		data    uint64
+		_       uint64
 		_       [2]uint32 // the kernel's, and flags of pwritev2
 		opcode  uint16
 		_       int16 // priority

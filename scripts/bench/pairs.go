@@ -43,7 +43,7 @@ fabric: {leaves: 1, spines: 0, hosts_per_leaf: %d, host_link: %dMbps, queue: 40m
 workload: [{kind: trace, path: pairs.txt, mb: MB}]
 arms: {coflow: [fair]}
 `, pairName, 2*pairs, pairMbps)
-	err := errors.Join(os.WriteFile(scenario, []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "pairs.txt"), []byte(trace.String()), 0o600))
+	err := errors.Join(safefile.WriteData(scenario, []byte(text)), safefile.WriteData(filepath.Join(dir, "pairs.txt"), []byte(trace.String())))
 	if err != nil {
 		return row{}, err
 	}
