@@ -165,7 +165,7 @@ func TestDoctorTellsOfVirtualTime(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(guest.Env, filepath.Join(t.TempDir(), "no-kernel"))
 	f := virtualTime(t.Context())
-	for _, want := range []string{guest.Program, "has no kernel"} {
+	for _, want := range []string{guest.Program, "no-kernel/boot: no such file"} {
 		if !strings.Contains(f.Detail, want) {
 			t.Errorf("no %q in %q", want, f.Detail)
 		}

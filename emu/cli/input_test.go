@@ -258,7 +258,7 @@ func TestErrorsRepeatLittle(t *testing.T) {
 	for _, args := range [][]string{
 		{"trace", "simulate", trace, "--rate", long + "Mbps"}, {"trace", "simulate", trace, "--rate", long}, {"trace", "simulate", trace, "-p", long}, {"trace", "simulate", trace, "-p", "aalo:interval=" + long},
 		{"trace", "simulate", trace, "-p", "aalo:" + long + "=1"}, {"trace", "simulate", trace, "--base", long}, {"trace", "simulate", trace, "--mb", long}, {"trace", "simulate", trace, "--first", long},
-		{"trace", "info", trace, "--per-mb", long}, {"trace", "info", trace, "--from", long}, {"trace", "scale", trace, "-o", "-", "--size", long}, {"trace", "filter", trace, "-o", "-", "--ids", long},
+		{"trace", "info", trace, "--per-mb", long}, {"trace", "info", trace, "--from", long}, {"trace", "scale", trace, "-o", "-", "--size-factor", long}, {"trace", "filter", trace, "-o", "-", "--ids", long},
 		{"trace", "filter", trace, "-o", "-", "--arrival", long}, {"trace", "filter", trace, "-o", "-", "--min-size", long}, {"trace", "generate", "-o", "-", "--seed", long}, {"trace", long}, {long},
 		{"trace", "info", file("digits", long+"\n")}, {"trace", "info", file("words", strings.Repeat(long+" ", 9)+"\n")}, {"trace", "info", file("x.cm", "Nodes "+long+"\n")}, {"workload", "info", file("w", long)},
 		{"workload", "info", file("w2", "testbed-workload 1\nfabric racks="+long[:3000]+" hosts=1\n")},

@@ -111,7 +111,7 @@ Everything is written in both cases.`,
 	f.StringSliceVar(&o.Only, "only", nil, "run only these `parts`, or variants as part/variant (default: all except optional parts)")
 	f.StringVar(&repeats, "repeats", fmt.Sprint(suite.DefaultRepeat), "repeats (their number, of which a part can have a multiple)")
 	f.BoolVar(&o.Fluid, "fluid", false, "exclude packets: run all parts on the fluid model only, which needs no root")
-	f.StringSliceVar(&o.Packets, "packets", nil, "run these `parts` on packets too, in addition to those whose file says so")
+	f.StringSliceVar(&o.Packets, "on-packets", nil, "run these `parts` on packets too, in addition to those whose file says so")
 	f.StringArrayVar(&set, "set", nil, "set a variable of the scenario: `name=value` (an input of the file, with its path; repeatable)")
 	store.add(cmd)
 	f.Lookup("output").Usage = "write to this `path` (a directory that does not exist; default: runs/NAME-TIME)"
@@ -129,7 +129,7 @@ Everything is written in both cases.`,
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 	complete("only", parts)
-	complete("packets", parts)
+	complete("on-packets", parts)
 	return cmd
 }
 

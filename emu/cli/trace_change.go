@@ -115,13 +115,13 @@ it. Replication comes first, then the ports.
 a coflow on one port add up, so a reducer may fetch unevenly (use --to flows or htsim, or
 --even). --replicate K makes K copies of every coflow, each on its own ports and with the
 same arrival: K times the ports, flows and bytes, and the same load per port.`,
-		Example: `  testbed trace scale FB2010-1Hr-150-0.txt -o small.txt --size 1/100 --time 0.1
+		Example: `  testbed trace scale FB2010-1Hr-150-0.txt -o small.txt --size-factor 1/100 --time-factor 0.1
   testbed trace scale FB2010-1Hr-150-0.txt -o fb900.txt --replicate 6
   testbed trace scale FB2010-1Hr-150-0.txt -o fb40.flows --ports 40`,
 	}
 	f := cmd.Flags()
-	f.StringVar(&size, "size", "1", "factor of sizes, a decimal or a quotient such as 1/100; rounded up")
-	f.StringVar(&times, "time", "1", "factor of arrivals; rounded down")
+	f.StringVar(&size, "size-factor", "1", "multiply sizes by this `factor` (a decimal or a quotient such as 1/100; rounded up)")
+	f.StringVar(&times, "time-factor", "1", "multiply times by this `factor` (arrivals, rounded down)")
 	addPorts(cmd, &ports, 0, "of the output; default: unchanged")
 	f.IntVar(&copies, "replicate", 1, "number of copies of every coflow, each on its own ports")
 	var grows growth
@@ -129,11 +129,11 @@ same arrival: K times the ports, flows and bytes, and the same load per port.`,
 		grows = growth{copies: copies, uneven: ports > 0}
 		sizes, err := workloads.ParseFactor(size)
 		if err != nil {
-			return nil, fmt.Errorf("--size: %w", err)
+			return nil, fmt.Errorf("--size-factor: %w", err)
 		}
 		factor, err := workloads.ParseFactor(times)
 		if err != nil {
-			return nil, fmt.Errorf("--time: %w", err)
+			return nil, fmt.Errorf("--time-factor: %w", err)
 		}
 		if ports < 0 || ports > workloads.MaxTracePorts || cmd.Flags().Changed("ports") && ports == 0 {
 			return nil, fmt.Errorf("--ports %d: must be 1 to %d", ports, workloads.MaxTracePorts)

@@ -81,7 +81,7 @@ func (s *Suite) Prepare(o Options) (*Plan, error) {
 	}
 	for _, name := range o.Packets {
 		if of := s.part(name); of == nil || slices.ContainsFunc(of.variants, (*variant).ofTrace) {
-			err := fmt.Errorf("--packets %q: expected a part that runs scenarios%s", name, suggestion(name, s.partNames()))
+			err := fmt.Errorf("--on-packets %q: expected a part that runs scenarios%s", name, suggestion(name, s.partNames()))
 			errs = append(errs, UsageError{err})
 		} else {
 			for _, v := range of.variants {

@@ -314,7 +314,7 @@ func TestOptionsErrors(t *testing.T) {
 		{Options{Repeat: 1, Only: []string{"sensitivity/delta"}}, `--only "sensitivity/delta": unknown variant of sensitivity`},
 		{Options{}, "--repeats 0: must be 1 or more"},
 		{Options{Repeat: 1, Set: map[string]string{"x": "y"}}, "--set x: not an input of "},
-		{Options{Repeat: 1, Packets: []string{"x"}}, `--packets "x": expected a part that runs scenarios`},
+		{Options{Repeat: 1, Packets: []string{"x"}}, `--on-packets "x": expected a part that runs scenarios`},
 	} {
 		var usage UsageError
 		if _, err := shipped(t, "sinbad").Prepare(tt.o); !errors.As(err, &usage) || !strings.Contains(err.Error(), tt.want) {
