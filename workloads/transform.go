@@ -69,7 +69,7 @@ func Fit(t *Trace, format TraceFormat, o FitOptions) (_ *Trace, remarks []string
 			large += count(c.Length() > htsimInt)
 		}
 		tell(local, "%d connections of a node with itself, which htsim may reject: filter --no-local removes them", local)
-		tell(large, "%d coflows have flows above %d bytes, whose size htsim cannot read: scale --size makes them smaller", large, htsimInt)
+		tell(large, "%d coflows have flows above %d bytes, whose size htsim cannot read: scale --size-factor makes them smaller", large, htsimInt)
 	default:
 		_, err := ParseTraceFormat(string(format))
 		return nil, nil, err
