@@ -79,12 +79,17 @@ func (n *batchedNet) batches(t *testing.T) []int {
 	return slices.Clone(c.set)
 }
 
-// timedConn is a connection whose reads take times in turn, and return a batch.
+// timedConn is a connection whose reads take times in turn, and return sizes, of which queued have arrived when a read is late.
 type timedConn struct {
 	net.Conn
 	set   []int
-	times []time.Duration
-	more  int // bytes beyond the batch
+	reads []timedRead
+}
+
+type timedRead struct {
+	took   time.Duration
+	n      int
+	queued bool
 }
 
 func (c *timedConn) SetReadBatch(n int) error {
@@ -92,39 +97,53 @@ func (c *timedConn) SetReadBatch(n int) error {
 	return nil
 }
 
-func (c *timedConn) Queued() int { return 0 }
-
-func (c *timedConn) Read(b []byte) (int, error) {
-	time.Sleep(c.times[0])
-	c.times = c.times[1:]
-	return c.set[len(c.set)-1] + c.more, nil
+func (c *timedConn) Queued() int {
+	if c.reads[0].queued {
+		return c.reads[0].n
+	}
+	return 0
 }
 
-// A batch that takes too long is halved, down to a bound, and doubled again when it comes soon. One that the receiver
-// reads late, with more behind it, stays.
+func (c *timedConn) Read([]byte) (int, error) {
+	r := c.reads[0]
+	time.Sleep(r.took)
+	c.reads = c.reads[1:]
+	return r.n, nil
+}
+
+// Batches double while they come whole and soon, and shrink to what came of one that did not come in time, for more reads
+// after each. A pause of the sender and a receiver that is late change nothing.
 func TestBatchesFollowTheSender(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const slow, quick, between = batchWait + 1, batchWait/4 - 1, batchWait
-		c := &timedConn{times: []time.Duration{quick, between, slow, slow, between, quick, slow, slow, slow, slow, slow, slow, quick, quick}}
-		in := newBatches(c)
-		for buf := make([]byte, 2*readBatch); len(c.times) > 0; {
-			if _, err := in.Read(buf); err != nil {
-				t.Fatal(err)
+	const slow, soon, between = batchWait + 1, batchWait/2 - 1, batchWait - 1
+	for _, tt := range []struct {
+		name  string
+		reads []timedRead
+		want  []int
+	}{
+		{"growing", slices.Repeat([]timedRead{{soon, 1 << 20, false}}, 9), []int{1024, 2048, 4096, 8192, 16384, 32768}},
+		{"in parts, or slowly", []timedRead{{soon, 1023, false}, {between, 1024, false}, {soon, 1024, false}, {0, 1, false}}, []int{1024, 2048}},
+		{"a small window", []timedRead{
+			{slow, 160, true}, {0, 160, false}, {0, 160, false}, // 64, two of them
+			{0, 160, false}, {0, 160, false}, // 128
+			{slow, 160, true}, {0, 160, false}, {0, 160, false}, {0, 160, false}, {0, 160, false}, {0, 160, false},
+		}, []int{1024, 1, 64, 128, 256, 1, 64, 128}},
+		{"a byte", []timedRead{{slow, 1, true}, {0, 1, false}, {0, 1, false}, {0, 0, false}}, []int{1024, 1, 2}},
+		{"a pause", []timedRead{{slow, 160, false}, {soon, 1024, false}, {0, 1, false}}, []int{1024, 1, 1024, 2048}},
+		{"late", []timedRead{{slow, 1024, true}, {0, 1, false}}, []int{1024, 1, 1024}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &timedConn{reads: tt.reads}
+			in := newBatches(c)
+			for buf := make([]byte, 2*readBatch); len(c.reads) > 0; {
+				if _, err := in.Read(buf); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		if want := []int{32768, 16384, 8192, 16384, 8192, 4096, 2048, 1024, 2048}; !slices.Equal(c.set, want) {
-			t.Errorf("batches %v, want %v", c.set, want)
-		}
-		late := &timedConn{times: []time.Duration{slow, slow, slow}, more: 1}
-		for in := newBatches(late); len(late.times) > 0; {
-			if _, err := in.Read(make([]byte, 2*readBatch)); err != nil {
-				t.Fatal(err)
+			if !slices.Equal(c.set, tt.want) {
+				t.Errorf("%s: batches %v, want %v", tt.name, c.set, tt.want)
 			}
-		}
-		if want := []int{32768}; !slices.Equal(late.set, want) {
-			t.Errorf("batches of a late receiver %v, want %v", late.set, want)
-		}
-	})
+		})
+	}
 }
 
 // Flows of all sizes around a batch arrive completely. No read waits for more than is missing.
@@ -142,8 +161,8 @@ func TestBatchesOfFlows(t *testing.T) {
 				t.Errorf("received %v, %v, problems %v", got, received(c.agents[1], 9), problems)
 			}
 			set := n.batches(t)
-			if set[0] != int(min(size, readBatch)) || slices.Max(set) > int(readBatch) {
-				t.Errorf("batches %v: must begin with %d, and none be greater than %d", set, min(size, readBatch), readBatch)
+			if set[0] != int(min(size, firstBatch)) || slices.Max(set) > int(readBatch) {
+				t.Errorf("batches %v: must begin with %d, and none be greater than %d", set, min(size, firstBatch), readBatch)
 			}
 		})
 	}
@@ -181,6 +200,26 @@ func TestBatchesOfASlowSender(t *testing.T) {
 			t.Fatal(err)
 		}
 		sent += piece
+	}
+	waitUntil(t, "the end of the flow", func() bool { got, _ := c.notes.get(); return len(got) == 1 })
+}
+
+// What has arrived of a batch is read after batchWait, so that the kernel acknowledges it to a sender with a small window.
+func TestBatchesAreWaitedForBriefly(t *testing.T) {
+	n := new(batchedNet)
+	c := newCluster(t, n, make([]disk.Options, 2)...)
+	defer c.finish()
+	const size = 2000
+	conn := n.send(t, wire.ShufflePort, wire.Header{Kind: wire.KindFlow, Member: 9, Parts: 1, Size: size}, 700)
+	defer conn.Close()
+	for sent := units.Bytes(700); ; sent += 100 {
+		waitUntil(t, fmt.Sprint("a read of byte ", sent), func() bool { r := c.agents[1].Received(9); return r != nil && r.Read() == sent })
+		if sent == size || t.Failed() {
+			break
+		}
+		if _, err := conn.Write(payload[:100]); err != nil {
+			t.Fatal(err)
+		}
 	}
 	waitUntil(t, "the end of the flow", func() bool { got, _ := c.notes.get(); return len(got) == 1 })
 }
@@ -225,7 +264,7 @@ func TestBatchesOfBlocks(t *testing.T) {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			for _, a := range n.accepted {
-				if a.set[0] != int(min(packet, readBatch)) || slices.Max(a.set) > int(readBatch) {
+				if a.set[0] != int(min(packet, firstBatch)) || slices.Max(a.set) > int(readBatch) {
 					t.Errorf("batches %v", a.set)
 				}
 			}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +25,7 @@ const (
 	pairPort   = 7000
 	pairStart  = 8 * time.Second // until all programs in C have started
 	pairWindow = 4 * time.Second // of a flow, in which the processors are read
+	pairSample = 250 * time.Millisecond
 	pairName   = "bench-pairs"
 )
 
@@ -69,24 +69,37 @@ arms: {coflow: [fair]}
 		Peer: "senders and receivers in C", Other: metrics.Median(bare), Unit: "% of CPUs"}, nil
 }
 
-var machine = regexp.MustCompile(`([0-9.]+) % in this one, ([0-9.]+) % for packets`)
-
-// ofRun returns the share of the processors in percent, of the program and of packets, that the verdict of a run states.
+// ofRun returns the share of the processors in percent, the median over the time of a run, of which most are its flows.
 func ofRun(ctx context.Context, testbed, scenario, to string) (float64, error) {
 	cmd := exec.CommandContext(ctx, testbed, "run", scenario, "-q", "--json", "--force", "--captures", "drop", "-o", to)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
-	out, err := cmd.Output()
-	m := machine.FindStringSubmatch(string(out))
-	if m == nil { // a void verdict is an error of the program, and has a share too
-		return 0, fmt.Errorf("run of %d pairs: no share of the processors: %w\n%s", pairs, err, out)
-	}
-	own, err := strconv.ParseFloat(m[1], 64)
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	softirq, err := strconv.ParseFloat(m[2], 64)
-	return own + softirq, err
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var shares []float64
+	for {
+		before, err := jiffies()
+		if err != nil {
+			return 0, errors.Join(err, cmd.Cancel(), <-ended)
+		}
+		select {
+		case err := <-ended:
+			const void = 3 // exit code of a run whose verdict is void
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == void {
+				err = nil
+			}
+			return metrics.Median(shares), err
+		case <-time.After(pairSample):
+		}
+		after, err := jiffies()
+		if err != nil {
+			return 0, errors.Join(err, cmd.Cancel(), <-ended)
+		}
+		shares = append(shares, busy(before, after))
+	}
 }
 
 // ofPrograms returns the share of the processors in percent, while programs in C send and receive on hosts of a fabric.
@@ -123,9 +136,13 @@ func ofPrograms(ctx context.Context, testbed, program, scenario, state string) (
 		time.Sleep(pairWindow)
 		var after [2]float64
 		after, err = jiffies()
-		share = 100 * (after[0] - before[0]) / (after[1] - before[1])
+		share = busy(before, after)
 	}
 	return share, errors.Join(err, all.Wait())
+}
+
+func busy(before, after [2]float64) float64 {
+	return 100 * (after[0] - before[0]) / (after[1] - before[1])
 }
 
 // jiffies returns the times for which the processors were busy, and all, since the machine started.
