@@ -83,7 +83,8 @@ func (n *batchedNet) batches(t *testing.T) []int {
 type timedConn struct {
 	net.Conn
 	set   []int
-	reads []timedRead
+	mu    sync.Mutex
+	reads []timedRead // guarded by mu
 }
 
 type timedRead struct {
@@ -97,16 +98,25 @@ func (c *timedConn) SetReadBatch(n int) error {
 	return nil
 }
 
+// first returns the next read.
+func (c *timedConn) first() timedRead {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reads[0]
+}
+
 func (c *timedConn) Queued() int {
-	if c.reads[0].queued {
-		return c.reads[0].n
+	if r := c.first(); r.queued {
+		return r.n
 	}
 	return 0
 }
 
 func (c *timedConn) Read([]byte) (int, error) {
-	r := c.reads[0]
+	r := c.first()
 	time.Sleep(r.took)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.reads = c.reads[1:]
 	return r.n, nil
 }
