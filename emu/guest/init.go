@@ -26,8 +26,14 @@ const (
 // insideEnv is set in all processes of a guest but its first.
 const insideEnv = "TESTBED_GUEST"
 
-// Inside reports whether this process is one of a guest.
-func Inside() bool { return os.Getenv(insideEnv) == "1" }
+// inside is taken from the environment, so that programs which this one starts are not taken for it.
+var inside = func() bool {
+	is := os.Getenv(insideEnv) == "1"
+	return os.Unsetenv(insideEnv) == nil && is
+}()
+
+// Inside reports whether this process is the one that a guest started.
+func Inside() bool { return inside }
 
 // First does the work of the first process of a guest, and returns in all others: it starts the same program
 // again, reaps orphaned processes, as programs expect of an init, and powers the guest off when the program ends.
