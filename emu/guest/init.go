@@ -23,7 +23,7 @@ const (
 	BinaryPath = "/bin"
 )
 
-// insideEnv is set in all processes of a guest but its first.
+// insideEnv is set for the program that the first process of a guest starts.
 const insideEnv = "TESTBED_GUEST"
 
 // inside is taken from the environment, so that programs which this one starts are not taken for it.
