@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,6 +36,8 @@ const (
 	guestMemory = 4096
 	// mostOutput is the most that a guest may write.
 	mostOutput = 16 * units.GB
+	// mostSilence is the time of this machine for which a guest may write nothing.
+	mostSilence = 10 * time.Minute
 	// watchInterval is how often the output of a guest is read, and reportInterval how often it reports its
 	// progress, on its own clock.
 	watchInterval  = 100 * time.Millisecond
@@ -52,7 +55,9 @@ const (
 // VirtualOptions are what trials in virtual time need.
 type VirtualOptions struct {
 	Kernel string // as guest.Find takes it
-	kernel guest.Kernel
+	// Silence is the time for which a guest may write nothing before it is ended; 0 means 10 minutes.
+	Silence time.Duration
+	kernel  guest.Kernel
 }
 
 // CheckVirtual returns what runs trials in virtual time, or why nothing does.
@@ -205,12 +210,14 @@ func (t *trial) inGuest(ctx context.Context, p *progress) (rep *report.Repeat, e
 }
 
 // watchGuest reports the progress of a guest until it ends, and returns the last line that it wrote. It ends a guest
-// that writes too much.
+// that writes too much, or nothing for too long.
 func (t *trial) watchGuest(ports []*os.File, ended <-chan error, cancel context.CancelCauseFunc, p *progress) (last guestLine, err error) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	lines := bufio.NewReader(io.NewSectionReader(ports[0], 0, math.MaxInt64))
 	partial := ""
+	var before int64
+	changed, silence := time.Now(), cmp.Or(t.of.o.Virtual.Silence, mostSilence)
 	for running := true; running; {
 		select {
 		case err = <-ended:
@@ -239,8 +246,14 @@ func (t *trial) watchGuest(ports []*os.File, ended <-chan error, cancel context.
 				written += info.Size()
 			}
 		}
-		if written > int64(mostOutput) {
+		if written != before {
+			before, changed = written, time.Now()
+		}
+		switch {
+		case written > int64(mostOutput):
 			cancel(fmt.Errorf("the guest wrote more than %v", mostOutput))
+		case time.Since(changed) > silence:
+			cancel(fmt.Errorf("the guest wrote nothing for %v: it hangs, or this machine gives it no time", silence))
 		}
 	}
 	return last, err

@@ -45,6 +45,29 @@ func virtualScenario(t *testing.T, seed uint64) *scenario.Scenario {
 	return s
 }
 
+// A guest that writes nothing any more is ended.
+func TestSilentGuest(t *testing.T) {
+	tr := &trial{arm: &arm{of: &run{o: Options{Virtual: VirtualOptions{Silence: time.Millisecond}}}}}
+	var ports []*os.File
+	for range 2 {
+		f, err := os.CreateTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		ports = append(ports, f)
+	}
+	if _, err := ports[1].WriteString("x"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	context.AfterFunc(ctx, func() { ended <- context.Cause(ctx) })
+	if _, err := tr.watchGuest(ports, ended, cancel, nil); err == nil || !strings.Contains(err.Error(), "the guest wrote nothing for 1ms") {
+		t.Error(err)
+	}
+}
+
 // needsGuests skips a test where no guest can run, which continuous integration does not allow.
 func needsGuests(t *testing.T) VirtualOptions {
 	t.Helper()
