@@ -10,15 +10,15 @@ import (
 	"testbed/topo/units"
 )
 
-// A receiver waits for a batch, for what is missing of a flow or packet, or for the end of the connection, and for no longer than
-// batchWait: then it reads what has arrived. Waking a goroutine for each segment takes more time of the processors than
-// the reads. The wait has a bound because a sender whose window is smaller than the batch waits for each
-// acknowledgement, which the kernel puts off for 40 ms if nothing is read.
+// A receiver waits for a batch, for what is missing of a flow or packet, or for the end of the connection, and for no
+// longer than batchWait: then it reads what has arrived. Waking a goroutine for each segment takes more time of the
+// processors than the reads. The wait has a bound because a sender whose window is smaller than the batch waits for
+// each acknowledgement, which the kernel puts off for 40 ms if nothing is read.
 //
-// A batch that fails, as only a part of it has arrived by then, is replaced by the largest power of two that is half of that
-// part or less. Batches double after reads in a row that came whole and soon: one at first, and twice as many after each
-// failure, up to mostPatience. If nothing has arrived, the sender pauses, and if more than the batch, the receiver itself is late:
-// these are no failures.
+// A batch that fails, as only a part of it has arrived by then, is replaced by the largest power of two that is half
+// of that part or less. Batches double after reads in a row that came whole and soon: one at first, and twice as many
+// after each failure, up to mostPatience. If nothing has arrived, the sender pauses, and if more than the batch, the
+// receiver itself is late: these are no failures.
 const (
 	firstBatch   = 1 * units.KiB
 	readBatch    = 32 * units.KiB

@@ -36,10 +36,12 @@ packets, which requires root. With --sim it runs on the fluid model, as "testbed
 			scale := &scaleFlag{set: func() bool { return false }}
 			args := []string{scripts.Quickstart}
 			if sim {
-				return a.execute(cmd.Context(), f, scale, &choiceFlags{}, &form, args, packets.store.out, rundir.Fluid, onFluid)
+				return a.execute(cmd.Context(), f, scale, &choiceFlags{}, &form, args, packets.store.out,
+					rundir.Fluid, onFluid)
 			}
 			complete := a.onPackets("demo", "without root: testbed demo --sim", &packets)
-			return a.execute(cmd.Context(), f, scale, &choiceFlags{}, &form, args, packets.store.out, rundir.Packets, complete)
+			return a.execute(cmd.Context(), f, scale, &choiceFlags{}, &form, args, packets.store.out, rundir.Packets,
+				complete)
 		},
 	}
 	cmd.Flags().BoolVar(&sim, "sim", false, "run on the fluid model, without root")
@@ -152,7 +154,8 @@ func writeExample(e scripts.Example, dir string) (_ string, err error) {
 		to := filepath.Join(dir, name)
 		f, err := safefile.Create(to)
 		if errors.Is(err, fs.ErrExist) {
-			return "", hinted{fmt.Errorf("init: %s exists and is not replaced: no file is written", to), "choose another directory with -o DIR"}
+			return "", hinted{fmt.Errorf("init: %s exists and is not replaced: no file is written", to),
+				"choose another directory with -o DIR"}
 		}
 		if err != nil {
 			return "", err

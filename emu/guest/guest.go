@@ -54,7 +54,8 @@ var PortModules = []string{"virtio_pci", "virtio_console"}
 // Look returns the path of qemu, or why it cannot run here.
 func Look() (string, error) {
 	if runtime.GOARCH != "amd64" {
-		return "", Unavailable{fmt.Errorf("the guest is x86-64 and uses programs of this machine, which is %s", runtime.GOARCH)}
+		return "", Unavailable{fmt.Errorf("the guest is x86-64 and uses programs of this machine, which is %s",
+			runtime.GOARCH)}
 	}
 	found, err := exec.LookPath(Program)
 	if err != nil {
@@ -114,7 +115,8 @@ func (m Machine) Run(ctx context.Context) (err error) {
 // arguments returns the arguments of qemu, which has the image as file 3 and the ports from 4 on.
 func (m Machine) arguments() []string {
 	args := []string{
-		"-m", strconv.Itoa(m.Memory), "-display", "none", "-monitor", "none", "-nodefaults", "-no-user-config", "-no-reboot",
+		"-m", strconv.Itoa(m.Memory), "-display", "none", "-monitor", "none", "-nodefaults", "-no-user-config",
+		"-no-reboot",
 		"-kernel", m.Kernel.Image, "-initrd", "/proc/self/fd/3", "-serial", "file:" + m.Console,
 	}
 	// A panic restarts the guest at once; -no-reboot makes qemu exit instead.

@@ -192,7 +192,8 @@ func writeEntry(w io.Writer, name string, inode uint32, e entry) error {
 		links = 2
 	}
 	head := "070701"
-	for _, field := range []uint32{inode, e.mode, 0, 0, links, 0, uint32(len(e.data)), 0, 0, e.major, e.minor, uint32(len(name) + 1), 0} {
+	for _, field := range []uint32{inode, e.mode, 0, 0, links, 0, uint32(len(e.data)), 0, 0, e.major, e.minor,
+		uint32(len(name) + 1), 0} {
 		head += fmt.Sprintf("%08x", field)
 	}
 	head += name + "\x00"

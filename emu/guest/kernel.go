@@ -22,7 +22,8 @@ const MetaPackage = "linux-image-cloud-amd64"
 // modprobe.
 var Modules = []string{
 	"veth", "bridge", "vxlan", "ifb",
-	"sch_tbf", "sch_netem", "sch_fq", "sch_htb", "sch_red", "sch_prio", "sch_fq_codel", "sch_sfq", "sch_ingress", "nfnetlink", "nf_tables",
+	"sch_tbf", "sch_netem", "sch_fq", "sch_htb", "sch_red", "sch_prio", "sch_fq_codel", "sch_sfq", "sch_ingress",
+	"nfnetlink", "nf_tables",
 	"cls_u32", "cls_bpf", "cls_matchall", "act_mirred", "act_gact",
 	"tcp_bbr", "tcp_dctcp",
 }

@@ -93,7 +93,8 @@ func CheckVirtual(ctx context.Context, o VirtualOptions) (guest.Kernel, *rundir.
 func (r *run) findVirtual(ctx context.Context) (err error) {
 	for _, a := range r.arms {
 		if d := a.s.Spec.Disk; d != nil && d.Throttle == scenario.KernelThrottle {
-			return refusal([]scenario.Problem{a.s.Problem("disk.throttle", "disks in virtual time are in memory, where the kernel throttles nothing: leave it out")})
+			return refusal([]scenario.Problem{a.s.Problem("disk.throttle",
+				"disks in virtual time are in memory, where the kernel throttles nothing: leave it out")})
 		}
 	}
 	if r.o.Virtual.kernel, r.manifest.Machine, err = CheckVirtual(ctx, r.o.Virtual); err != nil {
@@ -147,7 +148,8 @@ func (t *trial) image(ctx context.Context) (*guest.Image, error) {
 		return nil, err
 	}
 	// The name of the run is in its captures. It is the same whenever the trial runs.
-	b, err := json.Marshal(guestJob{Version: t.of.o.Version, Captures: t.of.o.Captures, Run: "virtual-" + key[:12], Arm: t.place, Repeat: t.repeat})
+	b, err := json.Marshal(guestJob{Version: t.of.o.Version, Captures: t.of.o.Captures, Run: "virtual-" + key[:12],
+		Arm: t.place, Repeat: t.repeat})
 	im.Data(guestTrial, b)
 	return im, err
 }
@@ -176,7 +178,8 @@ func (t *trial) inGuest(ctx context.Context, p *progress) (rep *report.Repeat, e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ended := make(chan error, 1)
-	m := guest.Machine{Kernel: t.of.o.Virtual.kernel, Image: im, Memory: guestMemory, Virtual: true, Console: console, Ports: ports}
+	m := guest.Machine{Kernel: t.of.o.Virtual.kernel, Image: im, Memory: guestMemory, Virtual: true,
+		Console: console, Ports: ports}
 	go func() { ended <- m.Run(ctx) }()
 	last, err := t.watchGuest(ports, ended, cancel, p)
 	switch {
@@ -211,7 +214,8 @@ func (t *trial) inGuest(ctx context.Context, p *progress) (rep *report.Repeat, e
 
 // watchGuest reports the progress of a guest until it ends, and returns the last line that it wrote. It ends a guest
 // that writes too much, or nothing for too long.
-func (t *trial) watchGuest(ports []*os.File, ended <-chan error, cancel context.CancelCauseFunc, p *progress) (last guestLine, err error) {
+func (t *trial) watchGuest(ports []*os.File, ended <-chan error, cancel context.CancelCauseFunc,
+	p *progress) (last guestLine, err error) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	lines := bufio.NewReader(io.NewSectionReader(ports[0], 0, math.MaxInt64))
@@ -235,7 +239,8 @@ func (t *trial) watchGuest(ports []*os.File, ended <-chan error, cancel context.
 			}
 			partial = ""
 			if now := last.Progress; now != nil {
-				now.Trial, now.Trials, now.Repeats, now.Verdict = p.now.Trial, p.now.Trials, p.now.Repeats, p.now.Verdict
+				now.Trial, now.Trials, now.Repeats, now.Verdict = p.now.Trial, p.now.Trials, p.now.Repeats,
+					p.now.Verdict
 				p.now = *now
 				p.phase(now.Phase)
 			}
@@ -344,7 +349,8 @@ func guestRunTrial(ctx context.Context, out io.Writer, show func(Progress)) erro
 	if err != nil {
 		return err
 	}
-	r, err := newRun(s, Options{StateRoot: "/run/testbed", Version: job.Version, Captures: job.Captures, Out: "/tmp"}, rundir.Virtual)
+	o := Options{StateRoot: "/run/testbed", Version: job.Version, Captures: job.Captures, Out: "/tmp"}
+	r, err := newRun(s, o, rundir.Virtual)
 	if err != nil {
 		return err
 	}
@@ -388,7 +394,8 @@ func addToArchive(w *tar.Writer, name string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Size: info.Size(), Mode: 0o644}); err != nil {
+	h := &tar.Header{Name: name, Typeflag: tar.TypeReg, Size: info.Size(), Mode: 0o644}
+	if err := w.WriteHeader(h); err != nil {
 		return err
 	}
 	_, err = io.Copy(w, f)

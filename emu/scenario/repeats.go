@@ -50,8 +50,8 @@ func (u Until) Bounds() map[string]float64 {
 // Adaptive reports whether looks decide the number of repeats.
 func (r Repeats) Adaptive() bool { return r.Until != Until{} }
 
-// Looks returns the numbers of repeats at which intervals are looked at: the least, the most, and their geometric mean,
-// so that intervals narrow by the same factor from look to look; nil if the number is fixed.
+// Looks returns the numbers of repeats at which intervals are looked at: the least, the most, and their geometric
+// mean, so that intervals narrow by the same factor from look to look; nil if the number is fixed.
 func (r Repeats) Looks() []int {
 	if !r.Adaptive() {
 		return nil
@@ -79,7 +79,8 @@ func (c *checker) repeats() {
 	case !r.Adaptive():
 		c.failAt("repeat.until", "empty: expected a bound such as {cct: 5%%}")
 	case r.AtLeast >= r.AtMost:
-		c.failAt("repeat.at_most", "%d: must be above at_least, %d; a fixed number is written as repeat: %d", r.AtMost, r.AtLeast, r.AtLeast)
+		c.failAt("repeat.at_most", "%d: must be above at_least, %d; a fixed number is written as repeat: %d",
+			r.AtMost, r.AtLeast, r.AtLeast)
 	case len(c.spec.Arms) == 1:
 		c.failAt("repeat.until", "no arm to compare with the first: add an arm, or write a number of repeats")
 	}

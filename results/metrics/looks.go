@@ -68,8 +68,8 @@ type Seen struct {
 	Paired
 }
 
-// halfWidth returns half of the width of the wider interval of the ratio of averages and the geometric mean, in percent
-// of the ratio; +Inf without an interval.
+// halfWidth returns half of the width of the wider interval of the ratio of averages and the geometric mean, in
+// percent of the ratio; +Inf without an interval.
 func (p Paired) halfWidth() float64 {
 	if !p.MeanRatioCI.Known() {
 		return math.Inf(1)
@@ -78,8 +78,8 @@ func (p Paired) halfWidth() float64 {
 	return max(half(p.MeanRatio, p.MeanRatioCI), half(p.GeoMean, p.GeoMeanCI))
 }
 
-// Look makes a look at comparisons after l.Repeats repeats, and reports whether more repeats are needed. Void arms and
-// times that no arm has are without a comparison, and do not keep the repeats going.
+// Look makes a look at comparisons after l.Repeats repeats, and reports whether more repeats are needed. Void arms
+// and times that no arm has are without a comparison, and do not keep the repeats going.
 func (l *Looks) Look(all []Seen) bool {
 	l.Made++
 	var widest Seen
@@ -93,7 +93,8 @@ func (l *Looks) Look(all []Seen) bool {
 	if !widest.MeanRatioCI.Known() {
 		width = FewPairs
 	}
-	of := fmt.Sprintf("the widest interval is that of %s of %s: %s, for a bound of ±%g %%", widest.Key, widest.Arm, width,
+	of := fmt.Sprintf("the widest interval is that of %s of %s: %s, for a bound of ±%g %%", widest.Key, widest.Arm,
+		width,
 		l.Until[widest.Key])
 	switch {
 	case len(all) == 0:
@@ -135,8 +136,8 @@ type Variances struct {
 	Clusters int
 	// Items is the part of the clusters' own ratios, which repeats do not reduce.
 	Items float64
-	// Within is the part that clusters have in one repeat, and Runs the difference between repeats, for one repeat. It
-	// includes Within and has Freedom degrees of freedom. With Freedom 0 both are unknown.
+	// Within is the part that clusters have in one repeat, and Runs the difference between repeats, for one repeat.
+	// It includes Within and has Freedom degrees of freedom. With Freedom 0 both are unknown.
 	Within, Runs float64
 	Freedom      int
 }
@@ -151,8 +152,8 @@ func (s *sample) parts(x statistic, deviation float64) Variances {
 // power is the probability with which an effect is shown at a planned number of repeats.
 const power = 0.8
 
-// RepeatsFor is Variances.RepeatsFor of the geometric mean for items like those of the calibration, which are of identical
-// runs; 0 if the time with the key was not calibrated.
+// RepeatsFor is Variances.RepeatsFor of the geometric mean for items like those of the calibration, which are of
+// identical runs; 0 if the time with the key was not calibrated.
 func (n *Noise) RepeatsFor(key string, effect float64, looks *Looks, most int) int {
 	between := n.Of(key)
 	if between == nil {
@@ -168,10 +169,10 @@ func (n *Noise) RepeatsFor(key string, effect float64, looks *Looks, most int) i
 	return v.RepeatsFor(effect, between, looks, most)
 }
 
-// RepeatsFor returns the least number of repeats, up to most, at which the interval excludes 1 with a probability of 80 %
-// if the true ratio is effect or its inverse; 0 if there is none, or with fewer than two repeats. The difference between
-// repeats is taken at its upper 80 % limit, as it may have been measured in few repeats (Browne, Statistics in Medicine
-// 14, 1995). Noise is as in Pair.
+// RepeatsFor returns the least number of repeats, up to most, at which the interval excludes 1 with a probability of
+// 80 % if the true ratio is effect or its inverse; 0 if there is none, or with fewer than two repeats. The difference
+// between repeats is taken at its upper 80 % limit, as it may have been measured in few repeats (Browne, Statistics
+// in Medicine 14, 1995). Noise is as in Pair.
 func (v Variances) RepeatsFor(effect float64, noise *Deviations, looks *Looks, most int) int {
 	var between *float64
 	if noise != nil {

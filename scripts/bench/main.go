@@ -2,8 +2,9 @@
 // build, check and remove a fabric with bare netlink requests for the same kernel objects and with
 // Mininet (Linux bridges and TBF links of the same shape), the rate at which a capture is read with
 // tshark, the processor time for the simulation of max-min fair flows with SimGrid, which must have the
-// same results, and the share of the processors that flows of a run take with senders and receivers in C. They take turns, so that other load of the machine affects all of them. It needs root and the
-// Go toolchain. Run it from the root of the repository:
+// same results, and the share of the processors that flows of a run take with senders and receivers in C. They take
+// turns, so that other load of the machine affects all of them. It needs root and the Go toolchain. Run it from the
+// root of the repository:
 //
 //	make bench
 //
@@ -89,7 +90,8 @@ func run(ctx context.Context, rounds int, big, asJSON bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	binary := filepath.Join(dir, "kernel.test")
-	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "./emu/kernel").CombinedOutput(); err != nil {
+	compile := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "./emu/kernel")
+	if out, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the benchmark of emu/kernel: %w\n%s", err, out)
 	}
 	results := []*result{{Hosts: leaves * hostsPerLeaf}}
@@ -189,7 +191,8 @@ var metric = regexp.MustCompile(`([0-9.]+) ([a-z-]+)-ms\b`)
 
 // testbed runs one round of testbed and of bare netlink requests.
 func (r *result) testbed(ctx context.Context, binary string) error {
-	cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench", fmt.Sprintf("^BenchmarkBuild$/^hosts=%d$", r.Hosts), "-test.benchtime", "1x")
+	cmd := exec.CommandContext(ctx, binary, "-test.run", "^$", "-test.bench",
+		fmt.Sprintf("^BenchmarkBuild$/^hosts=%d$", r.Hosts), "-test.benchtime", "1x")
 	cmd.Env = append(os.Environ(), "TESTBED_PRIVILEGED=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -248,7 +251,8 @@ func (r *result) rows() (list []row) {
 			ours = r.Median["up"] + r.Median["check"]
 		}
 		if other > 0 {
-			list = append(list, row{What: fmt.Sprintf("%d hosts, %s", r.Hosts, x.what), Testbed: ours, Peer: x.peer, Other: other, Unit: "ms"})
+			list = append(list, row{What: fmt.Sprintf("%d hosts, %s", r.Hosts, x.what), Testbed: ours, Peer: x.peer,
+				Other: other, Unit: "ms"})
 		}
 	}
 	return list
@@ -258,7 +262,8 @@ var rate = regexp.MustCompile(`/(tshark|testbed)-?\d*\s.* ([0-9.e+]+) packets/s`
 
 // captures compares the rate at which one processor reads a capture with that of tshark.
 func captures(ctx context.Context, rounds int) (row, error) {
-	out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkCapture$/^snap=96$/^(tshark|testbed)$",
+	out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench",
+		"^BenchmarkCapture$/^snap=96$/^(tshark|testbed)$",
 		"-benchtime", "1x", "-count", strconv.Itoa(rounds), "./results/flows").CombinedOutput()
 	if err != nil {
 		return row{}, fmt.Errorf("benchmark of results/flows: %w\n%s", err, out)

@@ -32,7 +32,8 @@ const (
 // load compares the share of the processors that a run takes on its flows, with captures and all checks, with that
 // of a sender and a receiver in C for each flow, on the same fabric.
 func load(ctx context.Context, rounds int, dir string) (row, error) {
-	testbed, program, scenario := filepath.Join(dir, "testbed"), filepath.Join(dir, "pairs"), filepath.Join(dir, "pairs.yaml")
+	in := func(name string) string { return filepath.Join(dir, name) }
+	testbed, program, scenario := in("testbed"), in("pairs"), in("pairs.yaml")
 	var trace strings.Builder
 	fmt.Fprintf(&trace, "%d %d\n", 2*pairs, pairs)
 	for i := range pairs {
@@ -43,11 +44,12 @@ fabric: {leaves: 1, spines: 0, hosts_per_leaf: %d, host_link: %dMbps, queue: 40m
 workload: [{kind: trace, path: pairs.txt, mb: MB}]
 arms: {coflow: [fair]}
 `, pairName, 2*pairs, pairMbps)
-	err := errors.Join(safefile.WriteData(scenario, []byte(text)), safefile.WriteData(filepath.Join(dir, "pairs.txt"), []byte(trace.String())))
+	err := errors.Join(safefile.WriteData(scenario, []byte(text)), safefile.WriteData(in("pairs.txt"), []byte(trace.String())))
 	if err != nil {
 		return row{}, err
 	}
-	for _, build := range [][]string{{"cc", "-O2", "-o", program, filepath.Join("scripts", "bench", "testdata", "pairs.c")}, {"go", "build", "-o", testbed, "."}} {
+	source := filepath.Join("scripts", "bench", "testdata", "pairs.c")
+	for _, build := range [][]string{{"cc", "-O2", "-o", program, source}, {"go", "build", "-o", testbed, "."}} {
 		if out, err := exec.CommandContext(ctx, build[0], build[1:]...).CombinedOutput(); err != nil {
 			return row{}, fmt.Errorf("%s: %w\n%s", strings.Join(build, " "), err, out)
 		}
@@ -55,12 +57,12 @@ arms: {coflow: [fair]}
 	var ours, bare []float64
 	for i := range rounds {
 		fmt.Fprintf(os.Stderr, "round %d of %d, %d flows of %d Mbps\n", i+1, rounds, pairs, pairMbps)
-		share, err := ofRun(ctx, testbed, scenario, filepath.Join(dir, "runs"))
+		share, err := ofRun(ctx, testbed, scenario, in("runs"))
 		if err != nil {
 			return row{}, err
 		}
 		ours = append(ours, share)
-		if share, err = ofPrograms(ctx, testbed, program, scenario, filepath.Join(dir, "state")); err != nil {
+		if share, err = ofPrograms(ctx, testbed, program, scenario, in("state")); err != nil {
 			return row{}, err
 		}
 		bare = append(bare, share)
@@ -69,7 +71,8 @@ arms: {coflow: [fair]}
 		Peer: "senders and receivers in C", Other: metrics.Median(bare), Unit: "% of CPUs"}, nil
 }
 
-// ofRun returns the share of the processors in percent, the median over the time of a run, of which most are its flows.
+// ofRun returns the share of the processors in percent, the median over the time of a run, of which most are its
+// flows.
 func ofRun(ctx context.Context, testbed, scenario, to string) (float64, error) {
 	cmd := exec.CommandContext(ctx, testbed, "run", scenario, "-q", "--json", "--force", "--captures", "drop", "-o", to)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -102,7 +105,8 @@ func ofRun(ctx context.Context, testbed, scenario, to string) (float64, error) {
 	}
 }
 
-// ofPrograms returns the share of the processors in percent, while programs in C send and receive on hosts of a fabric.
+// ofPrograms returns the share of the processors in percent, while programs in C send and receive on hosts of a
+// fabric.
 func ofPrograms(ctx context.Context, testbed, program, scenario, state string) (share float64, err error) {
 	run := func(ctx context.Context, args ...string) error {
 		cmd := exec.CommandContext(ctx, testbed, append(args, "--state-dir", state)...)
@@ -123,10 +127,12 @@ func ofPrograms(ctx context.Context, testbed, program, scenario, state string) (
 	var all errgroup.Group
 	for i := range pairs {
 		all.Go(func() error {
-			return run(ctx, "exec", fmt.Sprintf("h0-%02d", pairs+i), "--", program, "receive", strconv.Itoa(pairPort), size)
+			return run(ctx, "exec", fmt.Sprintf("h0-%02d", pairs+i), "--", program, "receive",
+				strconv.Itoa(pairPort), size)
 		})
 		all.Go(func() error {
-			return run(ctx, "exec", fmt.Sprintf("h0-%02d", i), "--", program, "send", fmt.Sprintf("10.0.%d.1", pairs+i), strconv.Itoa(pairPort), size,
+			return run(ctx, "exec", fmt.Sprintf("h0-%02d", i), "--", program, "send",
+				fmt.Sprintf("10.0.%d.1", pairs+i), strconv.Itoa(pairPort), size,
 				strconv.FormatInt(at.Unix(), 10))
 		})
 	}

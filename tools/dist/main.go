@@ -139,7 +139,8 @@ func (r release) pack(arch, stage string, installed []file) error {
 		z := gzip.NewWriter(w)
 		return errors.Join(r.tar(z, all, "usr"), z.Close())
 	}
-	sbom := []string{"-C", "tools/dist", "tool", "cyclonedx-gomod", "bin", "-json", "-noserial", "-notimestamp", "-version", r.version, "-output"}
+	sbom := []string{"-C", "tools/dist", "tool", "cyclonedx-gomod", "bin", "-json", "-noserial", "-notimestamp",
+		"-version", r.version, "-output"}
 	return errors.Join(
 		write(base+".tar.gz", archive),
 		r.packages(arch, all),
@@ -156,7 +157,8 @@ func (r release) tar(w io.Writer, all []file, below string) error {
 		if err != nil {
 			return err
 		}
-		h := &tar.Header{Name: name, Mode: int64(f.mode.Perm()), ModTime: r.time, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
+		h := &tar.Header{Name: name, Mode: int64(f.mode.Perm()), ModTime: r.time, Typeflag: tar.TypeReg,
+			Format: tar.FormatUSTAR}
 		var content []byte
 		if f.from == "" {
 			h.Name, h.Typeflag = name+"/", tar.TypeDir
