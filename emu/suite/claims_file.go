@@ -126,6 +126,7 @@ func (m mapping) choice(key string, values []string, required bool) string {
 	text := m.text(key, expected)
 	if text != "" && !slices.Contains(values, text) {
 		m.failAt(key, "%q: expected %s", units.Clip(text), words.Or(values))
+		return ""
 	}
 	return text
 }
