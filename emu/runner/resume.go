@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,14 +71,29 @@ func differs(a, b *Manifest) string {
 			return fmt.Sprintf("%s: %s, and %s", x.what, x.a, x.b)
 		}
 	}
+	if a.Machine != nil && b.Machine != nil {
+		if all := machinesDiffer(a, b.Tool, b.Machine); len(all) > 0 {
+			return "machine: " + all[0]
+		}
+	}
+	for _, arm := range a.Arms {
+		if what := settingsDiffer(a.SettingsOf(arm), b.SettingsOf(arm)); what != "" {
+			return what + " in arm " + arm
+		}
+	}
+	return ""
+}
+
+// settingsDiffer names a setting of the first that is another in the second, "" if none is.
+func settingsDiffer(a, b json.RawMessage) string {
 	var settings [2]map[string]any
-	for i, m := range []*Manifest{a, b} {
-		if err := json.Unmarshal([]byte(cmp.Or(string(m.Settings), "null")), &settings[i]); err != nil {
+	for i, text := range []json.RawMessage{a, b} {
+		if err := json.Unmarshal([]byte(cmp.Or(string(text), "null")), &settings[i]); err != nil {
 			return "settings: " + err.Error()
 		}
 	}
-	for key, value := range settings[0] {
-		if other := settings[1][key]; !reflect.DeepEqual(value, other) {
+	for _, key := range slices.Sorted(maps.Keys(settings[0])) {
+		if value, other := settings[0][key], settings[1][key]; !reflect.DeepEqual(value, other) {
 			return fmt.Sprintf("settings.%s: %v, and %v", key, value, other)
 		}
 	}
@@ -98,7 +115,7 @@ func (r *run) look(path string) error {
 	}
 	now := r.manifest
 	if m.Backend == rundir.Fluid || len(m.Settings) == 0 {
-		now.Settings = m.Settings
+		now.Settings, now.ArmSettings = m.Settings, m.ArmSettings
 	}
 	if what := differs(m, &now); what != "" {
 		return fail(fmt.Errorf("trials of both would not belong together: %s: begin a new run", what))

@@ -52,3 +52,26 @@ arms:
 		t.Errorf("settings %s, of arms %s", m.Settings, m.ArmSettings)
 	}
 }
+
+// Trials with other settings in one arm only, or on another machine in virtual time, belong to no run.
+func TestSettingsThatDiffer(t *testing.T) {
+	of := func(settings, other, kernel string) *Manifest {
+		return &Manifest{Arms: []string{"one", "other"}, Settings: json.RawMessage(settings), ArmSettings: map[string]json.RawMessage{"other": json.RawMessage(other)},
+			Machine: &rundir.Machine{Kernel: kernel}}
+	}
+	was := of(`{"setup":"connect","ring":1}`, `{"setup":"simultaneous","ring":1}`, "ab")
+	for _, x := range []struct {
+		now  *Manifest
+		want string
+	}{
+		{was, ""},
+		{of(`{"setup":"connect","ring":2}`, `{"setup":"simultaneous","ring":2}`, "ab"), "settings.ring: 1, and 2 in arm one"},
+		{of(`{"setup":"connect","ring":1}`, `{"setup":"simultaneous","ring":2}`, "ab"), "settings.ring: 1, and 2 in arm other"},
+		{of(`{"setup":"connect","ring":1}`, `{"setup":"simultaneous","ring":1}`, "cd"), "machine: kernel_sha256 was ab, and is cd"},
+		{&Manifest{Arms: was.Arms, Settings: was.Settings, Machine: was.Machine}, "settings.setup: simultaneous, and connect in arm other"},
+	} {
+		if got := differs(was, x.now); got != x.want {
+			t.Errorf("differs: %q, want %q", got, x.want)
+		}
+	}
+}

@@ -106,6 +106,14 @@ type Manifest struct {
 	Sum string `json:"sha256"`
 }
 
+// SettingsOf returns the settings of an arm.
+func (m *Manifest) SettingsOf(arm string) json.RawMessage {
+	if own := m.ArmSettings[arm]; own != nil {
+		return own
+	}
+	return m.Settings
+}
+
 // Machine is what decides, besides the scenario, each byte of a trial in virtual time.
 type Machine struct {
 	Qemu    string `json:"qemu"`           // its version
