@@ -119,7 +119,7 @@ var arrows = map[string][]string{
 }
 
 // TestArchitecture generates the tables of packages, with the first sentence of each package's
-// comment and the imports that arrows allows, and of restricted dependencies.
+// comment, and of restricted dependencies.
 func TestArchitecture(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{"\t"}}{{.Doc}}`, "./...").CombinedOutput()
 	if err != nil {
@@ -137,13 +137,9 @@ func TestArchitecture(t *testing.T) {
 		}
 		if top, _, _ := strings.Cut(name, "/"); top != folder {
 			folder = top
-			fmt.Fprintf(&b, "\n### %s\n\n| package | purpose | imports |\n| --- | --- | --- |\n", cmp.Or(folder, "The program"))
+			fmt.Fprintf(&b, "\n### %s\n\n| package | purpose |\n| --- | --- |\n", cmp.Or(folder, "The program"))
 		}
-		imports := slices.Sorted(slices.Values(arrows[name]))
-		if slices.Contains(model, name) {
-			imports = []string{"(model)"}
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", cmp.Or(name, "main"), strings.ReplaceAll(sentence, "|", `\|`), strings.Join(imports, ", "))
+		fmt.Fprintf(&b, "| `%s` | %s |\n", cmp.Or(name, "main"), strings.ReplaceAll(sentence, "|", `\|`))
 	}
 	b.WriteString("\n### Restricted dependencies\n\n| dependency | for | only in |\n| --- | --- | --- |\n")
 	for _, dep := range slices.Sorted(maps.Keys(onlyIn)) {

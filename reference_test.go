@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -29,6 +30,7 @@ import (
 	"testbed/results/plot"
 	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/schema"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
 )
@@ -77,7 +79,7 @@ func TestCommandReference(t *testing.T) {
 func TestPolicyReference(t *testing.T) {
 	var b strings.Builder
 	table := func(params []catalog.Param, value func(catalog.Param) string) {
-		b.WriteString("\n| parameter | values | default | what it is |\n| --- | --- | --- | --- |\n")
+		b.WriteString("\n| parameter | values | default | description |\n| --- | --- | --- | --- |\n")
 		for _, p := range params {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, p.Values(), value(p), p.Doc)
 		}
@@ -105,21 +107,20 @@ func TestPolicyReference(t *testing.T) {
 				case len(all) == 1:
 					own = append(own, p)
 				case len(slices.Compact(slices.Clone(all))) > 1:
-					names = append(names, fmt.Sprintf("`%s` (default: `%v`)", p.Name, p.Default))
+					names = append(names, fmt.Sprintf("`%s` (`%v`)", p.Name, p.Default))
 				default:
 					names = append(names, fmt.Sprintf("`%s`", p.Name))
 				}
 			}
-			all := ""
 			if len(names) == len(several) {
 				names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "`") })
-				all = "all "
+				names = append([]string{"all"}, names...)
 			}
 			if len(own) > 0 {
 				table(own, func(p catalog.Param) string { return fmt.Sprintf("`%v` %s", p.Default, p.Unit) })
 			}
-			if len(names) > 0 || all != "" {
-				fmt.Fprintf(&b, "\nIt has %s[shared parameters](#shared-parameters-of-%s-policies)%s.\n", all, role, listed(names))
+			if len(names) > 0 {
+				fmt.Fprintf(&b, "\nShared: %s.\n", strings.Join(names, ", "))
 			}
 		}
 		if len(several) > 0 {
@@ -131,13 +132,6 @@ func TestPolicyReference(t *testing.T) {
 	}
 	b.WriteString("\n")
 	generated(t, "docs/policies.md", b.String())
-}
-
-func listed(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return ": " + strings.Join(names, ", ")
 }
 
 // TestSimulationReference checks that every column and key of simulated traces, and every file of
@@ -211,21 +205,58 @@ func TestSuiteReference(t *testing.T) {
 	}
 }
 
+// Columns that all tables of a group have, and the columns of each completion time, stand in one table.
 func TestExportReference(t *testing.T) {
 	var b strings.Builder
-	for _, table := range export.Tables() {
-		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n\n| column | type | unit | null | what it is |\n| --- | --- | --- | --- | --- |\n", table.Name, table.Doc)
-		for _, c := range table.Columns {
-			null := ""
-			if c.Optional {
-				null = "yes"
+	const head = "\n| column | type | description |\n| --- | --- | --- |\n"
+	row := func(name string, c schema.Column) {
+		kind := string(c.Type)
+		if c.Optional {
+			kind += "?"
+		}
+		if c.Unit != "" && !strings.HasSuffix(name, "_us") && !strings.HasSuffix(name, "_bytes") && name != "timestamp" {
+			kind += ", " + c.Unit
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, kind, c.Doc)
+	}
+	same := func(a, b schema.Column) bool {
+		return a.Name == b.Name && a.Type == b.Type && a.Unit == b.Unit && a.Optional == b.Optional && a.Doc == b.Doc
+	}
+	common := export.Tables()[3].Columns[:4] // of flows and of the tables after it
+	b.WriteString("\n### Columns of all tables from `flows` on\n" + head)
+	for _, c := range common {
+		row(c.Name, c)
+	}
+	for i, table := range export.Tables() {
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n%s", table.Name, table.Doc, head)
+		columns := table.Columns
+		if i >= 3 {
+			if !slices.EqualFunc(columns[:4], common, same) {
+				t.Errorf("the first columns of %s are not those of other tables", table.Name)
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", c.Name, c.Type, c.Unit, null, c.Doc)
+			columns = columns[4:]
+		}
+		var metric string // the first completion time, whose columns all have
+		for _, c := range columns {
+			name := c.Name
+			m := completionTime.FindStringSubmatch(name)
+			if table.Name == "arms" && m != nil {
+				if metric = cmp.Or(metric, m[1]); m[1] != metric {
+					continue
+				}
+				name = "<time>_" + m[2]
+				c.Doc = timeNames.Replace(c.Doc)
+			}
+			row(name, c)
 		}
 	}
 	b.WriteString("\n")
 	generated(t, "docs/export.md", b.String())
 }
+
+var completionTime = regexp.MustCompile(`^(cct|fct|write_time|request_time|job_time)_(.*)$`)
+
+var timeNames = strings.NewReplacer(" of coflow completion times", "", "coflow completion times", "times")
 
 // TestJobFileReference generates the keys of job files, the limits of workloads and the defaults of
 // derived jobs, and checks that the example is a job file.

@@ -18,7 +18,7 @@ import (
 // reference writes the tables of keys of docs/scenario.md from the schema.
 type reference struct {
 	strings.Builder
-	defs jsonschema.Definitions
+	row func(string) // writes a row of the table, or counts it
 }
 
 func (r *reference) section(heading, text string) {
@@ -30,9 +30,12 @@ func (r *reference) section(heading, text string) {
 
 // table writes a row for each key of a mapping and of the mappings in it that only is true of.
 func (r *reference) table(s *jsonschema.Schema, required []string, only func(key string) bool) {
-	r.WriteString("\n| key | value | default | description |\n| --- | --- | --- | --- |\n")
+	r.WriteString(head)
+	r.row = func(row string) { r.WriteString(row) }
 	r.rows("", s, required, only)
 }
+
+const head = "\n| key | value | default | description |\n| --- | --- | --- | --- |\n"
 
 func (r *reference) rows(prefix string, s *jsonschema.Schema, required []string, only func(key string) bool) {
 	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
@@ -49,10 +52,13 @@ func (r *reference) rows(prefix string, s *jsonschema.Schema, required []string,
 		}
 		text := q.Description
 		if key == "kind" && len(q.Enum) == 1 {
-			text = "" // that of the section
+			continue // the heading states it
+		}
+		if len(q.Examples) > 0 {
+			text = bounds.ReplaceAllString(text, "")
 		}
 		text = strings.NewReplacer("|", `\|`, "*", `\*`).Replace(onlyOfKind.ReplaceAllString(text, ""))
-		fmt.Fprintf(r, "| `%s%s` | %s | %s | %s |\n", prefix, key, values(q), initial, text)
+		r.row(fmt.Sprintf("| `%s%s` | %s | %s | %s |\n", prefix, key, values(q), initial, text))
 		all := func(string) bool { return true }
 		if prefix == "" && q.Properties != nil && r.sectioned(key) {
 			continue
@@ -79,6 +85,15 @@ func (r *reference) sectioned(key string) bool {
 	return slices.Contains([]string{"sweep", "fabric", "disk", "heartbeat", "coordinator", "fluid", "scale", "tasks", "capture", "limits"}, key)
 }
 
+// quantities are the names of quantities with units, by their examples in the schema.
+var quantities = map[string]string{
+	"250ms": "time", "100Mbps": "rate", "256KB": "size", "64KB 20ms": "size or time", "1/100 0.01": "factor",
+	"2-8 3": "range", "5:1": "ratio", "5%": "percentage",
+}
+
+// bounds is the end of a description of a quantity, which the column of values states.
+var bounds = regexp.MustCompile(` From (\S+) to (\S+)\.$`)
+
 // values describes the values of a key in a few words.
 func values(s *jsonschema.Schema) string {
 	for _, one := range slices.Concat([]*jsonschema.Schema{s}, s.AnyOf) {
@@ -94,34 +109,66 @@ func values(s *jsonschema.Schema) string {
 			}
 			return strings.Join(all, ", ")
 		case len(s.Examples) > 0:
-			var all []string
-			for _, v := range s.Examples {
-				all = append(all, fmt.Sprintf("`%v`", v))
+			name, ok := quantities[fmt.Sprint(s.Examples...)]
+			if !ok {
+				name = fmt.Sprintf("such as `%v`", s.Examples[0])
 			}
-			return "such as " + strings.Join(all, " or ")
+			if m := bounds.FindStringSubmatch(s.Description); m != nil {
+				name += fmt.Sprintf(", %s–%s", m[1], m[2])
+			}
+			return name
 		case one.Type == "integer" || one.Type == "number":
-			text := map[string]string{"integer": "whole number", "number": "number"}[one.Type]
+			text := one.Type
 			switch {
 			case one.Minimum == one.Maximum && one.Minimum != "":
 				text = fmt.Sprintf("`%s`", one.Minimum)
 			case one.Minimum != "" && one.Maximum != "":
-				text += fmt.Sprintf(", %s to %s", one.Minimum, one.Maximum)
+				text += fmt.Sprintf(", %s–%s", one.Minimum, one.Maximum)
 			}
 			return text
 		case one.Type != "":
-			return map[string]string{"boolean": "`true` or `false`", "string": "text", "array": "list", "object": "mapping"}[one.Type]
+			return map[string]string{"boolean": "boolean", "string": "text", "array": "list", "object": "mapping"}[one.Type]
 		}
 	}
 	return "list or mapping"
 }
 
-// kinds writes a section for each kind of a list, such as faults.
+// kinds writes a section for each kind of a list, such as faults, and one for the keys that
+// several kinds have.
 func (r *reference) kinds(name string, s *jsonschema.Schema) {
+	all := func(string) bool { return true }
+	var order []string
+	count := make(map[string]int)
+	r.row = func(row string) {
+		if count[row]++; count[row] == 2 {
+			order = append(order, row)
+		}
+	}
+	for _, one := range s.Items.OneOf {
+		r.rows("", one, one.Required, all)
+	}
 	for _, one := range s.Items.OneOf {
 		kind, _ := one.Properties.Get("kind")
 		r.section(fmt.Sprintf("`%s` of kind `%v`", name, kind.Enum[0]), one.Description)
-		r.table(one, one.Required, func(string) bool { return true })
+		var own strings.Builder
+		var shared []string
+		r.row = func(row string) {
+			if count[row] > 1 {
+				shared = append(shared, strings.TrimSpace(strings.Split(row, "|")[1]))
+			} else {
+				own.WriteString(row)
+			}
+		}
+		r.rows("", one, one.Required, all)
+		if own.Len() > 0 {
+			r.WriteString(head + own.String())
+		}
+		if shared != nil {
+			fmt.Fprintf(r, "\nShared: %s.\n", strings.Join(shared, ", "))
+		}
 	}
+	r.section(fmt.Sprintf("Shared keys of `%s`", name), "")
+	r.WriteString(head + strings.Join(order, ""))
 }
 
 func TestScenarioReference(t *testing.T) {
@@ -134,7 +181,7 @@ func TestScenarioReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := func(string) bool { return true }
-	r := reference{defs: root.Definitions}
+	var r reference
 	r.section("Whole file", "")
 	r.table(&root, root.Required, all)
 	for p := root.Properties.Oldest(); p != nil; p = p.Next() {
@@ -149,11 +196,11 @@ func TestScenarioReference(t *testing.T) {
 			forbidden := func(of *jsonschema.Schema, key string) bool {
 				return slices.ContainsFunc(of.Not.AnyOf, func(n *jsonschema.Schema) bool { return slices.Contains(n.Required, key) })
 			}
-			r.section("`fabric`", s.Description)
+			r.section("`fabric`", "")
 			r.table(s, s.Required, func(key string) bool { return !forbidden(s.Then, key) && !forbidden(s.Else, key) })
 			for _, name := range slices.Sorted(maps.Keys(kinds)) {
 				of := kinds[name]
-				r.section(fmt.Sprintf("`fabric` of kind `%s`", name), "These keys are for this kind only.")
+				r.section(fmt.Sprintf("`fabric` of kind `%s`", name), "")
 				r.table(s, of.Required, func(key string) bool {
 					return !forbidden(of, key) && (forbidden(s.Then, key) || forbidden(s.Else, key))
 				})
@@ -163,40 +210,15 @@ func TestScenarioReference(t *testing.T) {
 			r.table(s.OneOf[0].Items, s.OneOf[0].Items.Required, all)
 			r.section("`arms` as a mapping", s.OneOf[1].Description)
 			r.table(s.OneOf[1], s.OneOf[1].Required, all)
-			for _, role := range catalog.All().Roles() {
-				r.policies(role)
-			}
 		case s.Items != nil && len(s.Items.OneOf) > 0:
 			r.kinds(key, s)
 		case r.sectioned(key):
-			r.section("`"+key+"`", s.Description)
+			r.section("`"+key+"`", "") // the table of the whole file describes it
 			r.table(s, s.Required, all)
 		}
 	}
 	r.WriteString("\n")
 	generated(t, "docs/scenario.md", r.String())
-}
-
-// policies writes the names of a role's policies and of their parameters.
-func (r *reference) policies(role string) {
-	r.section(fmt.Sprintf("Policies of `%s`", role), "Values, defaults and meaning of each parameter are in [policies.md](policies.md).")
-	r.WriteString("\n| policy | parameters |\n| --- | --- |\n")
-	for _, one := range r.defs[role+"_policy"].AnyOf {
-		if one.Properties == nil {
-			continue
-		}
-		name, _ := one.Properties.Get("name")
-		if name.Const == nil {
-			continue // named by a variable
-		}
-		var params []string
-		for p := one.Properties.Oldest(); p != nil; p = p.Next() {
-			if p.Key != "name" {
-				params = append(params, "`"+p.Key+"`")
-			}
-		}
-		fmt.Fprintf(r, "| [`%v`](policies.md#%s) | %s |\n", name.Const, anchor(role, name.Const), strings.Join(params, ", "))
-	}
 }
 
 // policyHeading returns the heading of a policy in policies.md. Policies of several roles may have the
@@ -213,27 +235,35 @@ func policyHeading(role string, policy any) string {
 	return fmt.Sprintf("`%v`", policy)
 }
 
-// anchor returns the anchor of that heading.
-func anchor(role string, policy any) string {
-	return strings.NewReplacer("`", "", " ", "-").Replace(policyHeading(role, policy))
-}
-
 // missingRows returns the keys of the schema, of every kind of every list, that a document has
 // no row for in their section, and those that are required and not marked so. It reads the
-// schema as plain JSON and shares nothing with the code that writes the tables.
-func missingRows(schema map[string]any, doc string) []string {
+// schema as plain JSON and shares nothing with the code that writes the tables. Keys of several
+// kinds have a row for all, and each section that shares it names the key. The parameters of
+// policies are in another document.
+func missingRows(schema map[string]any, doc, policies string) []string {
 	rows := map[string]string{} // by section and first cell
 	section := ""
 	for line := range strings.Lines(doc) {
 		if h, ok := strings.CutPrefix(strings.TrimSpace(line), "### "); ok {
 			section = h
+		} else if names, ok := strings.CutPrefix(strings.TrimSpace(line), "Shared: "); ok {
+			for name := range strings.SplitSeq(strings.TrimSuffix(names, "."), ", ") {
+				rows[section+" "+name] = "shared"
+			}
 		} else if cells := strings.Split(line, "|"); len(cells) > 2 {
 			rows[section+" "+strings.TrimSpace(cells[1])] = line
 		}
 	}
 	var missing []string
 	expect := func(section, key string, required bool) {
+		if key == "kind" && strings.Contains(section, " of kind ") {
+			return // the heading states it
+		}
 		row, ok := rows[section+" `"+key+"`"]
+		if row == "shared" {
+			list, _, _ := strings.Cut(section, " ")
+			row, ok = rows["Shared keys of "+list+" `"+key+"`"]
+		}
 		if !ok || required && !strings.Contains(row, "| required |") {
 			missing = append(missing, section+": "+key)
 		}
@@ -296,17 +326,25 @@ func missingRows(schema map[string]any, doc string) []string {
 	}
 	keys("Whole file", "", schema, false)
 	for _, role := range catalog.All().Roles() {
-		section := "Policies of `" + role + "`"
+		_, shared, _ := strings.Cut(policies, "\n### Shared parameters of "+role+" policies\n")
+		shared, _, _ = strings.Cut(shared, "\n## ")
 		for _, one := range list(object(object(schema, "$defs"), role+"_policy"), "anyOf") {
 			name, ok := object(object(one, "properties"), "name")["const"]
 			if !ok {
 				continue
 			}
-			row := rows[fmt.Sprintf("%s [`%v`](policies.md#%s)", section, name, anchor(role, name))]
+			heading := "\n### " + policyHeading(role, name) + "\n"
+			_, own, ok := strings.Cut(policies, heading)
+			own, _, _ = strings.Cut(own, "\n### ")
+			if !ok {
+				missing = append(missing, fmt.Sprintf("policies of %s: %v", role, name))
+			}
 			for param := range object(one, "properties") {
-				if param != "name" && !strings.Contains(row, "`"+param+"`") {
-					missing = append(missing, fmt.Sprintf("%s: %v.%s", section, name, param))
+				isShared := strings.Contains(own, "`"+param+"`") || strings.Contains(own, "\nShared: all")
+				if param == "name" || strings.Contains(own, "| `"+param+"` |") || isShared && strings.Contains(shared, "| `"+param+"` |") {
+					continue
 				}
+				missing = append(missing, fmt.Sprintf("policies of %s: %v.%s", role, name, param))
 			}
 		}
 	}
@@ -314,8 +352,8 @@ func missingRows(schema map[string]any, doc string) []string {
 	return missing
 }
 
-// docs/scenario.md has a row for every key of the schema, in the section of its kind, and the
-// check finds a row that is taken out.
+// docs/scenario.md has a row for every key of the schema, in the section of its kind, and
+// docs/policies.md one for every parameter; the check finds a row that is taken out.
 func TestScenarioReferenceIsComplete(t *testing.T) {
 	raw, err := scenario.Schema(catalog.All())
 	if err != nil {
@@ -325,27 +363,34 @@ func TestScenarioReferenceIsComplete(t *testing.T) {
 	if err := json.Unmarshal(raw, &schema); err != nil {
 		t.Fatal(err)
 	}
-	doc := read(t, "docs/scenario.md")
-	for _, key := range missingRows(schema, doc) {
-		t.Errorf("docs/scenario.md has no row, or not as required, for %s", key)
+	doc, policies := read(t, "docs/scenario.md"), read(t, "docs/policies.md")
+	for _, key := range missingRows(schema, doc, policies) {
+		t.Errorf("docs/scenario.md or docs/policies.md has no row, or not as required, for %s", key)
 	}
 	for _, planted := range []struct{ section, row, want string }{
-		{"`faults` of kind `link-rate`", "| `at` |", "`faults` of kind `link-rate`: at"},
-		{"`faults` of kind `slow-disk`", "| `for` |", "`faults` of kind `slow-disk`: for"},
-		{"`workload` of kind `jobs`", "| `block` |", "`workload` of kind `jobs`: block"},
+		{"`faults` of kind `link-rate`", "`at`, ", "`faults` of kind `link-rate`: at"},
+		{"`faults` of kind `slow-disk`", ", `for`", "`faults` of kind `slow-disk`: for"},
+		{"`workload` of kind `jobs`", "`block`, ", "`workload` of kind `jobs`: block"},
 		{"`workload` of kind `jobs`", "| `bins[].to` |", "`workload` of kind `jobs`: bins[].to"},
 		{"`fabric` of kind `switch`", "| `ports` |", "`fabric` of kind `switch`: ports"},
 		{"`fabric`", "| `red.min` |", "`fabric`: red.min"},
 		{"`arms` as a list", "| `placement` |", "`arms` as a list: placement"},
-		{"Policies of `coflow`", "`padding`, ", "Policies of `coflow`: sebf.padding"},
+		{"`sebf`", "| `padding` |", "policies of coflow: sebf.padding"},
+		{"`fifo`", "`backfill`", "policies of coflow: fifo.backfill"},
 	} {
-		head, tail, ok := strings.Cut(doc, "\n### "+planted.section+"\n")
+		texts := []string{doc, policies}
+		of := 0
+		if strings.HasPrefix(planted.want, "policies") {
+			of = 1
+		}
+		head, tail, ok := strings.Cut(texts[of], "\n### "+planted.section+"\n")
 		if !ok {
-			t.Errorf("docs/scenario.md has no section %s", planted.section)
+			t.Errorf("no section %s", planted.section)
 			continue
 		}
 		tail = strings.Replace(tail, planted.row, "", 1)
-		if got := missingRows(schema, head+"\n### "+planted.section+"\n"+tail); !slices.Equal(got, []string{planted.want}) {
+		texts[of] = head + "\n### " + planted.section + "\n" + tail
+		if got := missingRows(schema, texts[0], texts[1]); !slices.Equal(got, []string{planted.want}) {
 			t.Errorf("without %s in the section %s the check reports %q, want %q", planted.row, planted.section, got, planted.want)
 		}
 	}

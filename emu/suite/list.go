@@ -131,8 +131,10 @@ func Reference() string {
 	var b strings.Builder
 	b.WriteString("\n| `of` | unit | `as` | what it is |\n| --- | --- | --- | --- |\n")
 	for _, q := range Quantities() {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", q.Name, q.Unit, q.As, q.Doc)
+		as := strings.Replace(q.As, "value, base, ratio, speedup, saved, added, drop, difference", "any", 1)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", q.Name, q.Unit, as, q.Doc)
 	}
+	b.WriteString("\nIn this column, *any* is `value`, `base`, `ratio`, `speedup`, `saved`, `added`, `drop` or `difference`.\n")
 	b.WriteString("\n| `as` | unit | what it is |\n| --- | --- | --- |\n")
 	for _, r := range relations {
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.name, cmp.Or(r.unit, "that of the quantity"), r.doc)

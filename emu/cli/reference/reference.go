@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 
 	"testbed/emu/cli"
 )
@@ -17,7 +18,8 @@ import (
 // lineWidth is the number of columns of flag lists.
 const lineWidth = 100
 
-// Markdown returns the reference of all commands, except the completion of each shell.
+// Markdown returns the reference of all commands, except the completion of each shell. Their long
+// texts are in help and man pages.
 func Markdown() string {
 	root := cli.Command()
 	list := slices.DeleteFunc(all(root)[1:], func(c *cobra.Command) bool { return c.Parent().Name() == "completion" })
@@ -28,12 +30,26 @@ func Markdown() string {
 	}
 	b.WriteString("\n## Exit codes\n\n```\n" + cli.ExitCodes + "```\n")
 	b.WriteString("\n## Flags of all commands\n\n```\n" + root.PersistentFlags().FlagUsagesWrapped(lineWidth) + "```\n")
+	shared := sharedFlags(list)
+	b.WriteString("\n## Flags of several commands\n\n```\n" + shared.FlagUsagesWrapped(lineWidth) + "```\n")
 	for _, c := range list {
-		fmt.Fprintf(&b, "\n## `%s`\n\n%s\n\n```\n%s\n", c.CommandPath(), paragraphs(cmp.Or(c.Long, c.Short+"."), ""), c.UseLine())
-		if c.HasAvailableLocalFlags() {
-			if flags := c.LocalFlags().FlagUsagesWrapped(lineWidth); flags != "" {
-				b.WriteString("\n" + flags)
+		fmt.Fprintf(&b, "\n## `%s`\n\n```\n%s\n", c.CommandPath(), c.UseLine())
+		own := pflag.NewFlagSet("own", pflag.ContinueOnError)
+		var others []string
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			switch s := shared.Lookup(f.Name); {
+			case f.Hidden:
+			case s != nil && same(f, s):
+				others = append(others, "--"+f.Name)
+			default:
+				own.AddFlag(f)
 			}
+		})
+		if own.HasFlags() {
+			b.WriteString("\n" + own.FlagUsagesWrapped(lineWidth))
+		}
+		if len(others) > 0 {
+			fmt.Fprintf(&b, "\nshared: %s\n", strings.Join(others, " "))
 		}
 		b.WriteString("```\n")
 		if c.Example != "" {
@@ -44,12 +60,42 @@ func Markdown() string {
 	return b.String()
 }
 
+// sharedFlags returns the flags that several commands have with one meaning and default. Of a
+// name with several meanings it returns the most frequent one.
+func sharedFlags(list []*cobra.Command) *pflag.FlagSet {
+	var meanings []*pflag.Flag
+	count := make(map[*pflag.Flag]int)
+	for _, c := range list {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			i := slices.IndexFunc(meanings, func(m *pflag.Flag) bool { return same(m, f) })
+			if i < 0 {
+				i = len(meanings)
+				meanings = append(meanings, f)
+			}
+			count[meanings[i]]++
+		})
+	}
+	slices.SortStableFunc(meanings, func(a, b *pflag.Flag) int { return count[b] - count[a] })
+	shared := pflag.NewFlagSet("shared", pflag.ContinueOnError)
+	for _, f := range meanings {
+		if count[f] > 1 && !f.Hidden && shared.Lookup(f.Name) == nil {
+			shared.AddFlag(f)
+		}
+	}
+	return shared
+}
+
+// same reports whether two flags have one name, text and default.
+func same(a, b *pflag.Flag) bool {
+	return a.Name == b.Name && a.Shorthand == b.Shorthand && a.Usage == b.Usage && a.DefValue == b.DefValue
+}
+
 // Man writes a man page for every command to a directory that exists.
 func Man(dir, version string) error {
 	root := cli.Command()
 	for _, c := range all(root) {
 		c.DisableAutoGenTag = true
-		c.Long = paragraphs(cmp.Or(c.Long, c.Short+"."), "\t")
+		c.Long = paragraphs(cmp.Or(c.Long, c.Short+"."))
 		if c == root {
 			c.Long += "\n\n# EXIT STATUS\n" + indent(cli.ExitCodes, "\t")
 		}
@@ -71,20 +117,16 @@ func all(c *cobra.Command) []*cobra.Command {
 // markup escapes what Markdown interprets in the text of help.
 var markup = strings.NewReplacer("*", `\*`, "<", `\<`, "_", `\_`, "|", `\|`)
 
-// paragraphs returns the text of help as Markdown. Indented lines become a code block:
-// fenced, or with the given indent.
-func paragraphs(text, code string) string {
+// paragraphs returns the text of help as Markdown. Indented lines become a code block, indented
+// by a tab.
+func paragraphs(text string) string {
 	var b strings.Builder
 	var block []string
 	flush := func() {
 		if len(block) == 0 {
 			return
 		}
-		if code == "" {
-			fmt.Fprintf(&b, "```\n%s\n```\n", unindent(strings.Join(block, "\n")))
-		} else {
-			b.WriteString(indent(strings.Join(block, "\n"), code) + "\n")
-		}
+		b.WriteString(indent(strings.Join(block, "\n"), "\t") + "\n")
 		block = nil
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
