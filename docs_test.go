@@ -30,6 +30,11 @@ func pages(t *testing.T) []string {
 	if err != nil || len(docs) == 0 {
 		t.Fatalf("docs/*.md: %d pages, %v", len(docs), err)
 	}
+	tables, err := filepath.Glob("docs/reference/*.md")
+	if err != nil || len(tables) == 0 {
+		t.Fatalf("docs/reference/*.md: %d pages, %v", len(tables), err)
+	}
+	docs = append(docs, tables...)
 	return append([]string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}, docs...)
 }
 

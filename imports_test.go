@@ -1,9 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -118,35 +115,18 @@ var arrows = map[string][]string{
 	"scripts/testvm":        {"emu/guest", "emu/longtest"},           // runs the tests of others
 }
 
-// TestArchitecture generates the tables of packages, with the first sentence of each package's
-// comment, and of restricted dependencies.
-func TestArchitecture(t *testing.T) {
+// The comment of every package begins with its name, so that go list shows what it is for.
+func TestPackageComments(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{"\t"}}{{.Doc}}`, "./...").CombinedOutput()
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
-	var b strings.Builder
-	folder := "."
 	for line := range strings.Lines(string(out)) {
 		path, doc, _ := strings.Cut(strings.TrimSpace(line), "\t")
-		name := strings.TrimPrefix(strings.TrimPrefix(path, "testbed"), "/")
-		_, sentence, ok := strings.Cut(doc, " "+path[strings.LastIndex(path, "/")+1:]+" ")
-		if !ok || sentence == "" {
-			t.Errorf("package %q: the comment %q does not begin with its name", name, doc)
-			continue
+		if _, sentence, ok := strings.Cut(doc, " "+path[strings.LastIndex(path, "/")+1:]+" "); !ok || sentence == "" {
+			t.Errorf("package %s: the comment %q does not begin with its name", path, doc)
 		}
-		if top, _, _ := strings.Cut(name, "/"); top != folder {
-			folder = top
-			fmt.Fprintf(&b, "\n### %s\n\n| package | purpose |\n| --- | --- |\n", cmp.Or(folder, "The program"))
-		}
-		fmt.Fprintf(&b, "| `%s` | %s |\n", cmp.Or(name, "main"), strings.ReplaceAll(sentence, "|", `\|`))
 	}
-	b.WriteString("\n### Restricted dependencies\n\n| dependency | for | only in |\n| --- | --- | --- |\n")
-	for _, dep := range slices.Sorted(maps.Keys(onlyIn)) {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", dep, onlyIn[dep].why, cmp.Or(strings.Join(onlyIn[dep].users, ", "), "(none)"))
-	}
-	b.WriteString("\n")
-	generated(t, "docs/architecture.md", b.String())
 }
 
 // onlyIn restricts a dependency to the packages that may import it, and states what they need it

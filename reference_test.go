@@ -131,7 +131,7 @@ func TestPolicyReference(t *testing.T) {
 		}
 	}
 	b.WriteString("\n")
-	generated(t, "docs/policies.md", b.String())
+	generated(t, "docs/reference/policies.md", b.String())
 }
 
 // TestSimulationReference checks that every column and key of simulated traces, and every file of
@@ -169,9 +169,8 @@ func TestSimulationReference(t *testing.T) {
 	}
 }
 
-// TestSuiteReference generates what figures of suites can be of, and runs the example of docs/suites.md.
+// The example of docs/suites.md runs.
 func TestSuiteReference(t *testing.T) {
-	generated(t, "docs/suites.md", suite.Reference())
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(read(t, "docs/suites.md"), -1)
 	if len(blocks) != 2 {
 		t.Fatalf("docs/suites.md has %d YAML examples, want a scenario and a suite", len(blocks))
@@ -251,7 +250,7 @@ func TestExportReference(t *testing.T) {
 		}
 	}
 	b.WriteString("\n")
-	generated(t, "docs/export.md", b.String())
+	generated(t, "docs/reference/export.md", b.String())
 }
 
 var completionTime = regexp.MustCompile(`^(cct|fct|write_time|request_time|job_time)_(.*)$`)
@@ -338,13 +337,13 @@ arms: {coflow: [fair, sebf], placement: [hdfs]}
 repeat: 2
 `
 
-// Every file that a run leaves, and every key in them, is explained in docs/results.md, and
-// every column there or in docs/export.md.
+// Every file that a run leaves, and every key in them, is explained in docs/results.md or
+// docs/reference/results.md, and every column there or in docs/reference/export.md.
 func TestRunDirectoryReference(t *testing.T) {
-	doc, tables := read(t, "docs/results.md"), read(t, "docs/export.md")
+	doc, tables := read(t, "docs/results.md")+read(t, "docs/reference/results.md"), read(t, "docs/reference/export.md")
 	explained := func(what, name string) {
 		if !strings.Contains(doc, "`"+name+"`") {
-			t.Errorf("docs/results.md does not explain %s `%s`", what, name)
+			t.Errorf("docs/results.md and docs/reference/results.md do not explain %s `%s`", what, name)
 		}
 	}
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ import (
 	"testbed/policies/catalog"
 )
 
-// reference writes the tables of keys of docs/scenario.md from the schema.
+// reference writes the tables of keys of docs/reference/scenario.md from the schema.
 type reference struct {
 	strings.Builder
 	row func(string) // writes a row of the table, or counts it
@@ -218,7 +218,7 @@ func TestScenarioReference(t *testing.T) {
 		}
 	}
 	r.WriteString("\n")
-	generated(t, "docs/scenario.md", r.String())
+	generated(t, "docs/reference/scenario.md", r.String())
 }
 
 // policyHeading returns the heading of a policy in policies.md. Policies of several roles may have the
@@ -352,8 +352,8 @@ func missingRows(schema map[string]any, doc, policies string) []string {
 	return missing
 }
 
-// docs/scenario.md has a row for every key of the schema, in the section of its kind, and
-// docs/policies.md one for every parameter; the check finds a row that is taken out.
+// docs/reference/scenario.md has a row for every key of the schema, in the section of its kind, and
+// docs/reference/policies.md one for every parameter; the check finds a row that is taken out.
 func TestScenarioReferenceIsComplete(t *testing.T) {
 	raw, err := scenario.Schema(catalog.All())
 	if err != nil {
@@ -363,9 +363,9 @@ func TestScenarioReferenceIsComplete(t *testing.T) {
 	if err := json.Unmarshal(raw, &schema); err != nil {
 		t.Fatal(err)
 	}
-	doc, policies := read(t, "docs/scenario.md"), read(t, "docs/policies.md")
+	doc, policies := read(t, "docs/reference/scenario.md"), read(t, "docs/reference/policies.md")
 	for _, key := range missingRows(schema, doc, policies) {
-		t.Errorf("docs/scenario.md or docs/policies.md has no row, or not as required, for %s", key)
+		t.Errorf("docs/reference/scenario.md or docs/reference/policies.md has no row, or not as required, for %s", key)
 	}
 	for _, planted := range []struct{ section, row, want string }{
 		{"`faults` of kind `link-rate`", "`at`, ", "`faults` of kind `link-rate`: at"},

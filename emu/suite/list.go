@@ -126,28 +126,7 @@ func Quantities() (out []Quantity) {
 	return out
 }
 
-// Reference returns the quantities, relations and derivations as Markdown, for the documentation.
-func Reference() string {
-	var b strings.Builder
-	b.WriteString("\n| `of` | unit | `as` | what it is |\n| --- | --- | --- | --- |\n")
-	for _, q := range Quantities() {
-		as := strings.Replace(q.As, "value, base, ratio, speedup, saved, added, drop, difference", "any", 1)
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", q.Name, q.Unit, as, q.Doc)
-	}
-	b.WriteString("\nIn this column, *any* is `value`, `base`, `ratio`, `speedup`, `saved`, `added`, `drop` or `difference`.\n")
-	b.WriteString("\n| `as` | unit | what it is |\n| --- | --- | --- |\n")
-	for _, r := range relations {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.name, cmp.Or(r.unit, "that of the quantity"), r.doc)
-	}
-	b.WriteString("\n| `derive` | what it is |\n| --- | --- |\n")
-	for _, d := range derivations {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", d.name, d.doc)
-	}
-	b.WriteString("\n")
-	return b.String()
-}
-
-// WriteQuantities writes the quantities and relations as text.
+// WriteQuantities writes the quantities, relations and derivations of traces as text.
 func WriteQuantities(w io.Writer) error {
 	for _, q := range Quantities() {
 		if _, err := fmt.Fprintf(w, "%s (%s): %s\n    as %s\n", q.Name, q.Unit, q.Doc, q.As); err != nil {
@@ -155,7 +134,12 @@ func WriteQuantities(w io.Writer) error {
 		}
 	}
 	for _, r := range relations {
-		if _, err := fmt.Fprintf(w, "as %s: %s\n", r.name, r.doc); err != nil {
+		if _, err := fmt.Fprintf(w, "as %s (%s): %s\n", r.name, cmp.Or(r.unit, "unit of the quantity"), r.doc); err != nil {
+			return err
+		}
+	}
+	for _, d := range derivations {
+		if _, err := fmt.Fprintf(w, "derive %s: %s\n", d.name, d.doc); err != nil {
 			return err
 		}
 	}

@@ -192,7 +192,7 @@ var quantities = []quantity{
 	},
 	{
 		name: "estimate_error", unit: "%",
-		doc: "relative error of what the task scheduler estimates, which the key estimate names (docs/results.md)",
+		doc: "relative error of what the task scheduler estimates, which the key estimate names (docs/reference/results.md)",
 		arm: estimateError,
 	},
 	{

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
-	"github.com/spf13/pflag"
 
 	"testbed/emu/cli"
 )
@@ -18,76 +17,23 @@ import (
 // lineWidth is the number of columns of flag lists.
 const lineWidth = 100
 
-// Markdown returns the reference of all commands, except the completion of each shell. Their long
-// texts are in help and man pages.
+// Markdown returns all commands with their purposes and examples, except the completion of each
+// shell. Their flags and long texts are in help and man pages.
 func Markdown() string {
 	root := cli.Command()
 	list := slices.DeleteFunc(all(root)[1:], func(c *cobra.Command) bool { return c.Parent().Name() == "completion" })
 	var b strings.Builder
-	b.WriteString("\n| command | purpose |\n| --- | --- |\n")
-	for _, c := range list {
-		fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), c.Short)
-	}
 	b.WriteString("\n## Exit codes\n\n```\n" + cli.ExitCodes + "```\n")
 	b.WriteString("\n## Flags of all commands\n\n```\n" + root.PersistentFlags().FlagUsagesWrapped(lineWidth) + "```\n")
-	shared := sharedFlags(list)
-	b.WriteString("\n## Flags of several commands\n\n```\n" + shared.FlagUsagesWrapped(lineWidth) + "```\n")
+	b.WriteString("\n## Commands and examples\n")
 	for _, c := range list {
-		fmt.Fprintf(&b, "\n## `%s`\n\n```\n%s\n", c.CommandPath(), c.UseLine())
-		own := pflag.NewFlagSet("own", pflag.ContinueOnError)
-		var others []string
-		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			switch s := shared.Lookup(f.Name); {
-			case f.Hidden:
-			case s != nil && same(f, s):
-				others = append(others, "--"+f.Name)
-			default:
-				own.AddFlag(f)
-			}
-		})
-		if own.HasFlags() {
-			b.WriteString("\n" + own.FlagUsagesWrapped(lineWidth))
-		}
-		if len(others) > 0 {
-			fmt.Fprintf(&b, "\nshared: %s\n", strings.Join(others, " "))
-		}
-		b.WriteString("```\n")
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n", c.CommandPath(), c.Short)
 		if c.Example != "" {
 			fmt.Fprintf(&b, "\n```sh\n%s\n```\n", unindent(c.Example))
 		}
 	}
 	b.WriteString("\n")
 	return b.String()
-}
-
-// sharedFlags returns the flags that several commands have with one meaning and default. Of a
-// name with several meanings it returns the most frequent one.
-func sharedFlags(list []*cobra.Command) *pflag.FlagSet {
-	var meanings []*pflag.Flag
-	count := make(map[*pflag.Flag]int)
-	for _, c := range list {
-		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			i := slices.IndexFunc(meanings, func(m *pflag.Flag) bool { return same(m, f) })
-			if i < 0 {
-				i = len(meanings)
-				meanings = append(meanings, f)
-			}
-			count[meanings[i]]++
-		})
-	}
-	slices.SortStableFunc(meanings, func(a, b *pflag.Flag) int { return count[b] - count[a] })
-	shared := pflag.NewFlagSet("shared", pflag.ContinueOnError)
-	for _, f := range meanings {
-		if count[f] > 1 && !f.Hidden && shared.Lookup(f.Name) == nil {
-			shared.AddFlag(f)
-		}
-	}
-	return shared
-}
-
-// same reports whether two flags have one name, text and default.
-func same(a, b *pflag.Flag) bool {
-	return a.Name == b.Name && a.Shorthand == b.Shorthand && a.Usage == b.Usage && a.DefValue == b.DefValue
 }
 
 // Man writes a man page for every command to a directory that exists.
