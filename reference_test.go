@@ -137,7 +137,7 @@ func TestPolicyReference(t *testing.T) {
 // TestSimulationReference checks that every column and key of simulated traces, and every file of
 // the suite, is documented.
 func TestSimulationReference(t *testing.T) {
-	traces, results := read(t, "docs/traces.md"), read(t, "docs/results.md")
+	traces, results := read(t, "docs/traces.md")+read(t, "docs/reference/traces.md"), read(t, "docs/results.md")
 	trace, err := workloads.ParseTrace("t", strings.NewReader("3 1\n1 0 1 0 1 1:8.0\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -290,8 +290,8 @@ func TestJobFileReference(t *testing.T) {
 		fmt.Fprintf(&b, "| `--%s` | %v | %s |\n", x.flag, x.value, x.why)
 	}
 	b.WriteString("\n")
-	generated(t, "docs/job-workloads.md", b.String())
-	doc := read(t, "docs/job-workloads.md")
+	generated(t, "docs/reference/jobs.md", b.String())
+	doc := read(t, "docs/job-workloads.md") + read(t, "docs/reference/jobs.md")
 	_, example, _ := strings.Cut(doc, "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 	if list, err := jobs.Read("docs/job-workloads.md", strings.NewReader(example), jobs.Limits{}); err != nil || len(list) != 2 {
@@ -312,12 +312,12 @@ func TestJobFileReference(t *testing.T) {
 	}
 }
 
-// TestFigureReference checks that docs/reports.md explains every figure.
+// TestFigureReference checks that docs/reference/figures.md explains every figure.
 func TestFigureReference(t *testing.T) {
-	doc := read(t, "docs/reports.md")
+	doc := read(t, "docs/reference/figures.md")
 	for _, f := range plot.Figures() {
 		if !strings.Contains(doc, "`"+f.Name+"`") {
-			t.Errorf("docs/reports.md does not explain the figure %s", f.Name)
+			t.Errorf("docs/reference/figures.md does not explain the figure %s", f.Name)
 		}
 	}
 }
