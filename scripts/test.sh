@@ -3,7 +3,7 @@
 # make nightly call it, with the packages that move packets in ON_PACKETS and the Go command in GO.
 #
 #   short    without long tests (go test -short); needs neither gcc nor iproute2
-#   all      short tests of packages with goroutines under the race detector, which needs gcc, then
+#   all      short tests of packages with goroutines under the race detector, which needs gcc, and
 #            all tests without it
 #   nightly  all tests, and long series, with the race detector and without it
 set -u
@@ -13,7 +13,7 @@ GO=${GO:-go}
 case $mode in
 short) name="make test" privileged=namespaces ;;
 all) name="make check" privileged=1 ;;
-nightly) name="make nightly" ;;
+nightly) name="make nightly" privileged=1 ;;
 *) echo "usage: $0 short|all|nightly" >&2; exit 2 ;;
 esac
 if [ $mode != short ]; then
@@ -56,45 +56,55 @@ if [ "${free:-0}" -gt 4194304 ]; then
 	trap '$sudo rm -rf "$memory"' EXIT
 	trap 'exit 130' INT TERM
 fi
-failed=0
+failed=0 yield=
 begin=$(date +%s)
 
-gotestsum() { # gotestsum NAME FLAGS...: the results are in bin/tests-NAME.json; make lint vets
-	file=bin/tests-$1.json
-	shift
-	$sudo bin/gotestsum --format pkgname --format-icons text --format-hide-empty-pkg --hide-summary=skipped \
-		--jsonfile "$file" -- -shuffle=on -vet=off "$@" || failed=1
+compile() { # compile FLAGS PACKAGES...: on all processors, once for tests that then run side by side
+	$sudo $GO list -test -export "$@" >/dev/null || exit 1
 }
 
-# pass race|plain PACKAGES TEST-FLAGS... runs the tests of PACKAGES and ON_PACKETS. Tests that move
-# packets share the processors with them, so their packages are tested one at a time; the others side
-# by side, and first: compiling loads all processors. ON_PACKETS are compiled before their tests,
-# because go test -p 1 compiles on one processor.
-pass() {
-	pass=$1
-	list=$2
-	shift 2
-	export CGO_ENABLED=0
-	race=
-	[ "$pass" = plain ] || { race=-race CGO_ENABLED=1; } # which needs C
-	gotestsum "$pass" $race "$@" $list
-	$sudo $GO list -test -export $race $ON_PACKETS >/dev/null
-	TMPDIR="$memory" GOTMPDIR="$memory" gotestsum "$pass-packets" -p 1 $race "$@" $ON_PACKETS # t.TempDir prefers the latter
+tests() { # tests NAME FLAGS... PACKAGES...: the results are in bin/tests-NAME.json; make lint vets
+	file=bin/tests-$1.json
+	shift
+	$yield $sudo bin/gotestsum --format pkgname --format-icons text --format-hide-empty-pkg --hide-summary=skipped \
+		--jsonfile "$file" -- -shuffle=on -vet=off "$@"
+}
+
+# Tests on packets wait most of the time. Those that begin with t.Parallel judge no durations
+# (netnstest.NotJudged refuses) and run four at a time, after the others of their package.
+on_packets() { # on_packets NAME FLAGS...: the tests of ON_PACKETS
+	TMPDIR="$memory" GOTMPDIR="$memory" tests "$@" -parallel 4 $ON_PACKETS # t.TempDir prefers the latter
 }
 
 # By default each program under the race detector waits for a second after its main function.
 export GORACE="${GORACE:-atexit_sleep_ms=10}"
+export CGO_ENABLED=0
+limits="-timeout 1h"
 case $mode in
-all) pass race "$concurrent" -short -timeout 20m ;;
+short) limits="-short -timeout 20m" raced= ;;
+all) raced=$concurrent race_limits="-short -timeout 20m" ;;
 nightly)
 	export TESTBED_NIGHTLY=1
-	pass race "$rest" -timeout 1h
+	raced=$rest race_limits=$limits
 	;;
 esac
-case $mode in
-short) pass plain "$rest" -short -timeout 20m ;;
-*) pass plain "$rest" -timeout 1h ;;
-esac
+compile ./...
+if [ -z "$raced" ]; then
+	tests plain $limits $rest || failed=1
+else
+	# The race detector leaves durations unjudged: its tests on packets run next to all that compute, which yield to them.
+	CGO_ENABLED=1 compile -race $raced $ON_PACKETS
+	{
+		yield="nice -n 10" computed=0
+		CGO_ENABLED=1 tests race -race $race_limits $raced || computed=1
+		tests plain $limits $rest || computed=1
+		exit $computed
+	} &
+	CGO_ENABLED=1 on_packets race-packets -p 2 -race $race_limits || failed=1
+	wait $! || failed=1
+fi
+# Tests that judge durations have the processors to themselves: one package at a time, after what computes.
+on_packets plain-packets -p 1 $limits || failed=1
 
 # The reasons of skips, with their number, and the tests that left a duration unjudged. A test logs the
 # reason before it is skipped. The race detector's own are those of the other pass.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,9 +23,17 @@ import (
 	"testbed/results/tooltest"
 )
 
+// own is a text without the lines on namespaces and loop devices elsewhere: those of other tests come and go, also in a
+// copy of the machine's mounts.
+func (p place) own(text string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
+		return (strings.Contains(line, " - nsfs ") || strings.Contains(line, "/dev/loop")) && !strings.Contains(line, p.state) && !strings.Contains(line, p.dir)
+	}), "\n")
+}
+
 // rootState is all that a run might change where the program is started, by
 // the question that was asked.
-func rootState(t *testing.T) map[string]string {
+func (p place) rootState(t *testing.T) map[string]string {
 	t.Helper()
 	state := sysctls(t)
 	for _, q := range []struct {
@@ -47,13 +56,13 @@ func rootState(t *testing.T) map[string]string {
 		if err != nil && q.needed {
 			t.Fatalf("%s: %v\n%s", q.command, err, out)
 		}
-		state[q.command] = string(out)
+		state[q.command] = p.own(string(out))
 	}
 	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	state["mounts"] = string(mounts)
+	state["mounts"] = p.own(string(mounts))
 	return state
 }
 
@@ -95,6 +104,7 @@ const insideEnv = "TESTBED_TEST_INSIDE"
 // that are not the default. Parameters are compared outside too, since some are of
 // the whole machine.
 func TestRootIsAsBefore(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "ip", "tc")
 	netnstest.Require(t)
 	if os.Getenv(insideEnv) != "" {
@@ -134,11 +144,11 @@ func rootIsAsBefore(t *testing.T) {
 		}
 	}
 	time.Sleep(2500 * time.Millisecond) // for the kernel to be done with its addresses
-	before, compared := rootState(t), 0
+	before, compared := p.rootState(t), 0
 	same := func(after string) {
 		t.Helper()
 		compared++
-		if diff := cmp.Diff(before, rootState(t)); diff != "" {
+		if diff := cmp.Diff(before, p.rootState(t)); diff != "" {
 			t.Errorf("after %s (-before +after):\n%s", after, diff)
 		}
 		if left := p.left(t); len(left) > 0 {
@@ -201,6 +211,7 @@ func (p place) await(t *testing.T, what string, wanted func(dir string) bool) (d
 // A run that was killed may have its locks for some time: ps lists it as left over at once, and gc
 // waits for it.
 func TestCollectAtOnceAfterKill(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	before := look(t)
 	c := p.command(t, "run", "scenario.yaml")
@@ -266,6 +277,7 @@ func TestOthersCannotHoldLocks(t *testing.T) {
 
 // Ctrl-C in the second arm: the first is reported, and every output states what was cut.
 func TestInterruptSavesWhatEnded(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	before := look(t)
 	c := p.command(t, "run", "scenario.yaml")

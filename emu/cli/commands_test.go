@@ -103,6 +103,7 @@ func TestCommandsAreDescribed(t *testing.T) {
 // values of the right types, the right number of arguments. Files that begin with
 // scripts/ exist.
 func TestExamplesParse(t *testing.T) {
+	t.Parallel()
 	n := 0
 	for _, c := range commands(Command()) {
 		for line := range strings.Lines(c.Example) {

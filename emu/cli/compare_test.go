@@ -11,6 +11,7 @@ import (
 
 // A void arm is refused with its reason and exit code 3; the others are compared.
 func TestCompareVoidArm(t *testing.T) {
+	t.Parallel()
 	spec := rundirtest.Default()
 	spec.Arms[1].Level = verdict.Void
 	dir := rundirtest.Write(t, spec)

@@ -37,6 +37,7 @@ true`
 // A command in a host writes every parameter of the kernel that it can open: only those of its
 // network, and none of the machine's has another value afterwards.
 func TestCommandCannotChangeParameters(t *testing.T) {
+	t.Parallel()
 	p := upLab(t)
 	var paths []string
 	err := filepath.WalkDir("/proc/sys", func(path string, e fs.DirEntry, err error) error {
@@ -89,6 +90,7 @@ func TestCommandCannotChangeParameters(t *testing.T) {
 
 // What root could do to the machine, a command in a host cannot, unless it is privileged.
 func TestCommandIsConfined(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "ip", "nsenter", "unshare", "mount")
 	p := upLab(t)
 	outside := p.start(t, "sleep", "691")
@@ -147,6 +149,7 @@ func TestCommandIsConfined(t *testing.T) {
 // A process that leaves the namespaces of its host is listed, and ended with the testbed, which
 // leaves no cgroup.
 func TestDownEndsProcessesInOtherNamespaces(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "unshare")
 	p := upLab(t)
 	e, err := deploy.Find(t.Context(), p.state, "lab")
@@ -180,6 +183,7 @@ func TestDownEndsProcessesInOtherNamespaces(t *testing.T) {
 
 // A signal to exec, and one to its process group, reach the command once.
 func TestSignalsReachTheCommandOnce(t *testing.T) {
+	t.Parallel()
 	p := upLab(t)
 	c := p.command(t, "exec", "h0-00", "--", "sh", "-c", `trap "echo int" INT; trap "echo usr" USR1; trap "exit 9" TERM; echo ready; while :; do sleep 0.02; done`)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -240,6 +244,7 @@ func TestSignalsReachTheCommandOnce(t *testing.T) {
 
 // In a chroot whose root is no mount point, commands run as elsewhere, and no mount is left.
 func TestExecInAChroot(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "mount", "chroot")
 	program, err := exec.LookPath("testbed")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 // capture that is wrong is reported once, with the offset where there is one, and the
 // arm is void, because more than a few of its coflows have no record.
 func TestReportOnDamagedCaptures(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "damages captures of a run, 7 s")
 	tooltest.Need(t, "editcap")
 	p, dir := newPlace(t), filepath.Join(t.TempDir(), "run")

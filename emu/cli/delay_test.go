@@ -19,6 +19,7 @@ import (
 // A scenario with a delay is run where the kernel has netem. Where it has not, it
 // is refused with a remedy, and nothing is left.
 func TestRunWithADelay(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	text := strings.Replace(smallScenario, "queue: 20ms", "queue: 20ms, delay: 2ms", 1)
 	if err := os.WriteFile(filepath.Join(p.dir, "delay.yaml"), []byte(text), 0o644); err != nil {

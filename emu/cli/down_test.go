@@ -69,6 +69,7 @@ func (p place) start(t *testing.T, name string, args ...string) *exec.Cmd {
 // A testbed owns the processes in it, by any parent: ps lists them, down ends
 // them, with --keep it does not, and no other process is touched.
 func TestDownEndsProcesses(t *testing.T) {
+	t.Parallel()
 	p := upLab(t)
 	p.run(t, 0, "up", "scenario.yaml", "--name", "other")
 	inOther := p.start(t, "testbed", "exec", "--testbed", "other", "h0-00", "--", "sleep", "611")
@@ -180,6 +181,7 @@ func TestDownEndsShells(t *testing.T) {
 
 // Down from a shell in the testbed refuses: it would end what runs it.
 func TestDownFromInsideRefuses(t *testing.T) {
+	t.Parallel()
 	p := upLab(t)
 	_, errs := p.run(t, exitFailure, "exec", "h0-00", "--", "testbed", "down", "lab")
 	if !strings.Contains(errs, `in the testbed's own namespace "h0-00"`) {
@@ -192,6 +194,7 @@ func TestDownFromInsideRefuses(t *testing.T) {
 // A run that ends, and gc of a run that was killed, end the processes that were started
 // in its testbed.
 func TestRunsEndProcesses(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "ends runs that have foreign processes, 7 s")
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed=%v", kill), func(t *testing.T) {
@@ -238,6 +241,7 @@ func TestRunsEndProcesses(t *testing.T) {
 // No command starts in a testbed while it is removed: each has entered, and is ended, or
 // is refused.
 func TestNoCommandEscapesDown(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "starts commands in five testbeds that are removed, 6 s")
 	if netnstest.Emulated() {
 		t.Skip("starts programs faster than emulated processors do")

@@ -69,6 +69,7 @@ func userNamespaces() bool {
 // Doctor reports no missing feature exactly where run and up work, and none of them leaves
 // anything.
 func TestDoctorAgreesWithRunAndUp(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "unshare", "setpriv")
 	netnstest.Require(t)
 	for i, e := range environments("") {
@@ -191,6 +192,7 @@ func TestUpRefusesWhatEndsAtOnce(t *testing.T) {
 
 // Doctor that is interrupted while its testbed exists removes it.
 func TestInterruptedDoctorLeavesNothing(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	before := look(t)
 	cmd := p.command(t, "doctor")

@@ -79,6 +79,7 @@ func (h hand) reach(t *testing.T, src, dst string, addr netip.Addr, n int, bound
 // Each fault by hand affects only its target, and is taken back by its
 // opposite, after --for, and on Ctrl-C.
 func TestFaultByHand(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "injects every kind of fault by hand, 7 s")
 	p := newPlace(t)
 	before := look(t)

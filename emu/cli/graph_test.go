@@ -12,6 +12,7 @@ import (
 
 // A testbed that is up is drawn as it was built.
 func TestGraphOfATestbed(t *testing.T) {
+	t.Parallel()
 	p := upLab(t)
 	out, _ := p.run(t, 0, "graph", "lab")
 	for _, want := range []string{"testbed lab", "h1-02", "spine1", "host links 20Mbps", "uplinks 10Mbps"} {
@@ -26,6 +27,7 @@ func TestGraphOfATestbed(t *testing.T) {
 
 // The load drawn of a run is what crossed each link.
 func TestGraphOfARun(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	// One flow of 2 MB on links of 20 Mbps, and nothing else.
 	text := strings.Replace(smallScenario, "  - {kind: writers, count: 2, blocks: 1, block: 1MB, packet: 32KB, window: 3}\n", "", 1)
@@ -75,6 +77,7 @@ func TestGraphOfARun(t *testing.T) {
 // A fabric of one switch has no uplinks to show, and a cable that is cut shows on
 // it as down, until it is mended.
 func TestInspectOfASwitchAndOfFaults(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	star := strings.Replace(smallScenario, `{leaves: 2, spines: 2, hosts_per_leaf: 3, host_link: 20Mbps, oversubscription: "3:1", queue: 20ms}`, "{kind: switch, ports: 6, host_link: 20Mbps, queue: 20ms}", 1)
 	if err := os.WriteFile(filepath.Join(p.dir, "star.yaml"), []byte(star), 0o644); err != nil {

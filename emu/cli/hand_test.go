@@ -90,6 +90,7 @@ func combined(t *testing.T, words ...string) string {
 // The machine is a disposable one: namespaces of the test, with mounts that are shared
 // as on a machine that systemd runs.
 func TestCommandHasTheViewOfItsHost(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "ip")
 	if _, err := os.Stat(hostsFile); err != nil {
 		t.Skipf("names of hosts need a machine with %s: %v", hostsFile, err)
@@ -138,6 +139,7 @@ func viewOfHost(t *testing.T) {
 			}
 			state[path] = string(b)
 		}
+		state["/proc/self/mountinfo"] = p.own(state["/proc/self/mountinfo"])
 		return state
 	}
 	before := machine()
@@ -277,6 +279,7 @@ func (p place) shape(t *testing.T) topo.LeafSpine {
 // A command ends as it would without testbed: its code, its signal, and the codes that
 // shells have for what cannot be run.
 func TestExecEndsAsItsCommand(t *testing.T) {
+	t.Parallel()
 	p := upLab(t)
 	text := filepath.Join(p.dir, "trace.txt")
 	script := filepath.Join(p.dir, "script")
@@ -318,6 +321,7 @@ func TestExecEndsAsItsCommand(t *testing.T) {
 // Standard input, environment, directory, arguments and ignored signals are the command's, as if it
 // were started without testbed. With --privileged, so is the process id.
 func TestExecHandsEverythingOver(t *testing.T) {
+	t.Parallel()
 	p := upLab(t)
 	var c *exec.Cmd
 	for _, flag := range []string{"--privileged=false", "--privileged"} {

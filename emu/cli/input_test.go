@@ -210,6 +210,7 @@ func TestRunsBelongToTheCaller(t *testing.T) {
 
 // A command whose output cannot be written fails, for every kind of output.
 func TestOutputThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -232,6 +233,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 // An error repeats at most the beginning of what was given, in quotes, be it an
 // argument, a value in a scenario or a line of a file that is no trace.
 func TestErrorsRepeatLittle(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	long := strings.Repeat("9", 100000)
 	file := func(name, text string) string {

@@ -110,6 +110,7 @@ func links(t *testing.T, b []byte) map[string]inspect.Link {
 
 // Known bytes give known figures, on the links they cross and on no others.
 func TestInspectCountsKnownBytes(t *testing.T) {
+	t.Parallel()
 	p := upLab(t)
 	send := p.sender(t)
 	before := p.inspect(t, "--interval", "0")
@@ -202,6 +203,7 @@ func TestInspectSeesLoad(t *testing.T) {
 
 // Changes by hand, and links that are down, are shown next to the plan.
 func TestInspectShowsWhatIsOffThePlan(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "ip", "tc")
 	p := upLab(t)
 	p.run(t, 0, "exec", "leaf0", "--", "tc", "qdisc", "change", "dev", "h0-01", "root", "tbf", "rate", "5mbit", "burst", "3000", "limit", "30000")
@@ -230,6 +232,7 @@ func TestInspectShowsWhatIsOffThePlan(t *testing.T) {
 // A watch prints a line of JSON each time, ends with 0 on Ctrl-C, and with 0 when
 // the testbed goes, which it does not keep.
 func TestInspectWatch(t *testing.T) {
+	t.Parallel()
 	p := upLab(t)
 	before := look(t)
 	watch := func() (*bufio.Scanner, func(what os.Signal) (int, string)) {

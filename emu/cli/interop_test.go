@@ -200,6 +200,7 @@ func readWhole(t *testing.T, path string, packets int) {
 // The captures of a run, with packets lost in full queues, are to other programs what
 // they are to testbed pcap, and its records of flows too.
 func TestRunAgreesWithOtherTools(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "compares captures of a run with other programs, 5 s")
 	tooltest.Need(t, "tshark", "capinfos", "tcpdump", "tcptrace")
 	p := smallRun(t)

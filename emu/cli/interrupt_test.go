@@ -57,6 +57,7 @@ func signalled(t *testing.T, after time.Duration, sig os.Signal, env string, arg
 // A verb that computes ends soon after one signal, with exit code 1, a line that says
 // so, and no file, also where it waits for its input or is in the middle of a long step.
 func TestInterruptEndsComputing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	trace, wide := filepath.Join(dir, "trace.txt"), filepath.Join(dir, "wide.txt")
 	for _, args := range [][]string{{"trace", "generate", "--coflows", "300", "-o", trace}, {"trace", "derive", trace, "--kind", "replicate", "--copies", "12", "-o", wide}} {

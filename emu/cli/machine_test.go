@@ -17,6 +17,7 @@ import (
 // its key, with the reason and the remedy, and refuses with the same exit code. Validate accepts the
 // file, and the fluid model needs none of the features.
 func TestVerbsAgreeOnMissingFeatures(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		key, text, feature string
 		shape              func(*topo.LeafSpine)

@@ -308,6 +308,7 @@ func mutate(t *testing.T, n, reported int) {
 // No change of a run after its end is silent: each is named, the report of a changed capture is not a
 // success, and the run's own figures stay.
 func TestMutatedRuns(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "changes files of a run 24 times in both forms, 20 s")
 	mutate(t, 24, 1)
 }
@@ -320,6 +321,7 @@ func TestManyMutatedRuns(t *testing.T) {
 // Of a run without some of its captures, the report has no average of the coflows that are left. It
 // leaves the run's own figures alone unless it is forced.
 func TestLostCaptures(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "reports on a run four times, 5 s")
 	r := smallRun(t)
 	m := newMutant(t, r.runDir, false)

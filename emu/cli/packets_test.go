@@ -221,6 +221,7 @@ func smallRun(t *testing.T) ran {
 }
 
 func TestRunPrintsTablesAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	r := smallRun(t)
 	for _, want := range []string{"Coflow completion time", "Block write time", "fair+hdfs", "sebf+hdfs", "verdict", "Run directory: runs/small-", "arm 2/2"} {
 		if !strings.Contains(r.out, want) {
@@ -239,6 +240,7 @@ func TestRunPrintsTablesAndLeavesNothing(t *testing.T) {
 // at the same time is not disturbed. The moments are one in each part of the time, so that none
 // of it is left out: as many anywhere would leave longer gaps.
 func TestKilledRunsAreCollected(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "kills runs at several moments, 30 s")
 	killed, other := newPlace(t), newPlace(t)
 	other.state = killed.state
@@ -305,6 +307,7 @@ func TestKilledRunsAreCollected(t *testing.T) {
 }
 
 func TestInterruptEndsCleanly(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	before := look(t)
 	c := p.command(t, "run", "scenario.yaml")

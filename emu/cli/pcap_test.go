@@ -66,6 +66,7 @@ func datagrams(t *testing.T, path string, pairs, n int) {
 }
 
 func TestPcap(t *testing.T) {
+	t.Parallel()
 	p := place{dir: t.TempDir()}
 	long := filepath.Join(p.dir, "an-arm-with-a-long-name+and-a-placement", "0", "captures")
 	if err := os.MkdirAll(long, 0o755); err != nil {

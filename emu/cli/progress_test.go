@@ -178,6 +178,7 @@ func TestProgressBar(t *testing.T) {
 // On a terminal there is a bar on standard error and nothing of it on standard
 // output; NO_COLOR is kept to.
 func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "script") // makes a terminal
 	dir := t.TempDir()
 	text, err := os.ReadFile("../../scripts/quickstart/scenario.yaml")

@@ -77,6 +77,7 @@ func onlyRun(t *testing.T, dir string) string {
 // A simulation of 24 trials that is killed at 20 random moments (6 in short tests) and goes on has the tables of one that was not; so does
 // one that was split into four parts. Trials that had ended are not executed again.
 func TestKilledSimulationGoesOn(t *testing.T) {
+	t.Parallel()
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
 	if err := os.WriteFile(filepath.Join(p.dir, "scenario.yaml"), []byte(severalTrials), 0o644); err != nil {
 		t.Fatal(err)
@@ -201,6 +202,7 @@ func TestMergeRefuses(t *testing.T) {
 
 // The seed of the command line is that of the run, also in its scenario, whether or not the file states one.
 func TestSeedOfTheCommandLine(t *testing.T) {
+	t.Parallel()
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
 	text := strings.Replace(severalTrials, "repeat: 8", "repeat: 1", 1)
 	for name, text := range map[string]string{"stated": text + "seed: 7 # of the file\n", "not": strings.TrimSpace(text), "in": text + "seed: 9\n", "by": "vars: {s: 3}\nseed: ${s}\n" + text} {
@@ -264,6 +266,7 @@ func TestChosenTrials(t *testing.T) {
 // A run on packets that is killed in its second trial keeps the first; what the kill left on the machine goes with the call
 // that goes on.
 func TestKilledRunGoesOn(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	before := look(t)
 	c := p.command(t, "run", "scenario.yaml")
@@ -304,6 +307,7 @@ func TestKilledRunGoesOn(t *testing.T) {
 // A sweep that is killed and goes on, or that is split and merged, has the tables of one that was not. Its points are run
 // directories.
 func TestSweepGoesOn(t *testing.T) {
+	t.Parallel()
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
 	if err := os.WriteFile(filepath.Join(p.dir, "scenario.yaml"), []byte(sweptTrials), 0o644); err != nil {
 		t.Fatal(err)

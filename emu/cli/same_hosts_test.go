@@ -67,6 +67,7 @@ func hostState(t *testing.T, pin string) string {
 // A host and a leaf of a testbed that is up have the same parameters, devices, queues and routes as
 // those of a run of the same scenario.
 func TestHostsOfUpAndRunAreTheSame(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "ip", "tc", "nsenter")
 	p := upLab(t)
 	run := newPlace(t)
@@ -112,6 +113,7 @@ func TestHostsOfUpAndRunAreTheSame(t *testing.T) {
 // Both ends of connections of a program in a testbed that is up use the scenario's congestion
 // control, whatever the machine's default is.
 func TestProgramsUseTheCongestionControl(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "iperf3", "ss")
 	for _, name := range []string{"cubic", "reno"} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 // The packages of this program allocate little before main runs: every command waits for it. Tables and patterns
 // that few commands need are made when they are needed.
 func TestStartAllocatesLittle(t *testing.T) {
+	t.Parallel()
 	const maxAllocs, maxBytes = 300, 64 << 10 // of a package
 	cmd := exec.Command(os.Args[0], "-test.list", "^$")
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")

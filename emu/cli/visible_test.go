@@ -113,6 +113,7 @@ func leaves(place string, v any, set func(any), f func(place, was string, set fu
 }
 
 func TestEscapesInManifestsAreVisible(t *testing.T) {
+	t.Parallel()
 	p := place{dir: t.TempDir()}
 	runs := t.TempDir()
 	dir := filepath.Join(runs, "foreign")

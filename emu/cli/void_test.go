@@ -50,6 +50,7 @@ func (p place) drop(t *testing.T, namespace, device string) {
 // A run with a void arm ends with exit code 3 and shows no figure of that arm,
 // neither on the terminal nor in its files.
 func TestVoidArmShowsNoFigure(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "plants a fault in a run, 7 s")
 	tooltest.Need(t, "tc")
 	p := newPlace(t)

@@ -317,6 +317,7 @@ func BenchmarkDial(b *testing.B) {
 
 // The text of a plan, run as a script, builds what the executor builds.
 func TestPlanTextIsAScript(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "ip", "tc", "unshare")
 	b := build(t, shape(2, 2, 2, 50*units.Mbps, 1500), plan.Options{Seed: 1})
 	var script strings.Builder

@@ -194,6 +194,7 @@ func onesComplement(b []byte) uint32 {
 
 // On lo each packet is captured once.
 func TestCaptureOfLoopback(t *testing.T) {
+	t.Parallel()
 	b := build(t, shape(1, 1, 0, 100*units.Mbps, 1500), plan.Options{})
 	b.sink(0)
 	stop := capturing(t, b.ns("h0-00"), CaptureOptions{})
@@ -218,6 +219,7 @@ func TestCaptureOfLoopback(t *testing.T) {
 
 // A capture of ports contains the packets that leave them, and no others.
 func TestCaptureOfPorts(t *testing.T) {
+	t.Parallel()
 	b := build(t, shape(1, 3, 0, 100*units.Mbps, 1500), plan.Options{})
 	b.sink(1)
 	leaf := b.ns("leaf0")

@@ -171,6 +171,7 @@ func (k *kept) carryOut(namespace, command string) {
 
 // Each kind of kernel object is altered without the executor, reported by name, and restored.
 func TestVerifyNamesWhatWasAltered(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "ip", "tc")
 	k := keep(t, shape(2, 2, 2, 20*units.Mbps, 1500))
 	k.x.Settings.ProbeTimeout = 200 * time.Millisecond
@@ -238,6 +239,7 @@ func (k *kept) fill(s string) string {
 
 // Alterations that no single command can restore, each on a new fabric.
 func TestVerifyNamesWhatIsGone(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "ip")
 	for _, c := range []struct {
 		name, namespace, alter string

@@ -51,6 +51,7 @@ func requireQdiscs(t *testing.T, kinds ...string) {
 // A delay and RED are altered without the executor, reported by name, and restored by the commands
 // that the plan prints.
 func TestVerifyNamesAlteredDelayAndRED(t *testing.T) {
+	t.Parallel()
 	requireQdiscs(t, "netem", "red")
 	s := early(true)
 	s.Delay = 2 * time.Millisecond

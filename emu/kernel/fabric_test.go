@@ -113,6 +113,7 @@ func TestShortFlowIsNotFree(t *testing.T) {
 
 // A new fabric has sent no packets, and sends none.
 func TestIdleFabricIsSilent(t *testing.T) {
+	t.Parallel()
 	b := build(t, shape(2, 2, 2, 50*units.Mbps, 1500), plan.Options{})
 	time.Sleep(time.Second)
 	for _, name := range b.plan.Namespaces() {

@@ -111,6 +111,7 @@ func (b *fabric) throughSpine(src, dst topo.HostID, spine int, from uint16) uint
 // A leaf itself drops the next hop whose cable is cut. Another leaf keeps sending to that spine
 // until it gets a route to the rack without it.
 func TestCutUplinkAndRoutesAround(t *testing.T) {
+	t.Parallel()
 	b := build(t, shape(3, 1, 2, 100*units.Mbps, 1500), plan.Options{Seed: 1})
 	b.sink(0, 1, 2)
 	replace := func(r plan.Route) {

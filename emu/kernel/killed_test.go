@@ -132,6 +132,7 @@ func (r dyingReaper) Reap(ctx context.Context, s deploy.Scope) ([]deploy.Process
 
 // gc removes everything that a process killed after any of its steps leaves behind.
 func TestKilledAfterEveryStep(t *testing.T) {
+	t.Parallel()
 	netnstest.Require(t)
 	before := rootNamespace(t)
 	base := t.TempDir()

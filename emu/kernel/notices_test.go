@@ -19,6 +19,7 @@ import (
 // Every alteration that Verify finds while it lasts is reported although it is taken back at once, and so are
 // those of objects that no plan has. What is set to the value that it has is not reported, except parameters.
 func TestBriefAlterationsAreReported(t *testing.T) {
+	t.Parallel()
 	tooltest.Need(t, "ip", "tc")
 	k := keep(t, shape(2, 2, 2, 20*units.Mbps, 1500))
 	want, err := deploy.Expect(k.plan)

@@ -337,6 +337,7 @@ func early(ecn bool) topo.LeafSpine {
 // few packets that TCP sends without ECN, such as FINs and retransmissions, may still be dropped. On
 // emulated processors, acknowledgements are so late that TCP retransmits many.
 func TestEarlyDetection(t *testing.T) {
+	t.Parallel()
 	for _, ecn := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ecn=%v", ecn), func(t *testing.T) {
 			b := needs(t, "red", "red", early(ecn))

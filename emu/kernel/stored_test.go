@@ -13,6 +13,7 @@ import (
 // Links that store and forward: every port has its rate, alterations are reported by name and restored by the
 // command that the plan prints, and a change of the rate keeps limit and delay.
 func TestVerifyNamesAlteredLinksThatStoreAndForward(t *testing.T) {
+	t.Parallel()
 	requireQdiscs(t, "netem")
 	s := topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 20 * units.Mbps, Queue: topo.Queue{Bytes: 151_400}, MTU: 1500, Delay: time.Millisecond, StoreAndForward: true}
 	k := keep(t, s)

@@ -64,6 +64,7 @@ func (w progressWatch) Assign(v *policies.TaskView, a *policies.Assignment) {
 // Two jobs of maps and reduces run on packets, and their captures alone show each attempt, which
 // transfers served it, and that nothing else was on the wire. The progress of attempts never falls.
 func TestMapReduceOnPackets(t *testing.T) {
+	t.Parallel()
 	const maps, reduces, block, output = 6, 2, 500 * units.KB, 60 * units.KB
 	watch := progressWatch{schedulers.DefaultFIFO(), map[jobs.AttemptID][]float64{}}
 	cfg := engine.TaskConfig{Slots: [jobs.TaskKinds]int{1, 1}, Scheduler: watch, Settings: tracker.DefaultSettings(),

@@ -149,6 +149,7 @@ func TestStartWithoutTestbed(t *testing.T) {
 }
 
 func TestCapturesHoldWhatInterfacesCount(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 50*units.Mbps, nil)
 	f := workloads.Flow{ID: 1, Src: 0, Dst: 4, Size: 500 * units.KB}
 	r.do(t, engine.Mark{Kind: engine.MarkCoflow, ID: 9, Host: 0, Parts: 1, Size: f.Size},
@@ -353,6 +354,7 @@ func TestSlowDiskSetsTheWriteTime(t *testing.T) {
 // A block for which no target has room fails, after each was reported as full. A block for which one
 // target has no room is written to the others. The run continues.
 func TestFullDiskCostsItsReplica(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 50*units.Mbps, slices.Repeat([]units.Rate{100 * units.Mbps}, 6))
 	large := workloads.Block{ID: 3, Client: 0, Size: 200 * units.MB, Replicas: 2, Packet: 64 * units.KB, Window: 4} // on disks of 100 MB
 	r.do(t, engine.Mark{Kind: engine.MarkWrite, ID: 3, Host: 0, Parts: 2, Size: large.Size}, engine.StartChain{Block: large, Targets: []topo.HostID{1, 4}, Hashes: []uint32{1, 2}})
@@ -476,6 +478,7 @@ func (r *rig) kill(t *testing.T, h topo.HostID, after, lasts time.Duration) <-ch
 // on the remaining hosts, or is reported as failed. Nothing hangs, no replica stays partially written,
 // and the disks are removed at the end.
 func TestKilledDataNode(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "kills a data node ten times, 7 s")
 	var dir string
 	r := newRigWith(t, 50*units.Mbps, slices.Repeat([]units.Rate{16 * units.Mbps}, 6), nil, nil, func(c *Config) {

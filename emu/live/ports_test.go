@@ -73,6 +73,7 @@ func look(t *testing.T, dir, name, device string) (all map[string]seen, nic pcap
 // the other leaf, and where it arrives, in that order, and ports show nothing else:
 // their bytes are what hosts say and what their counters say.
 func TestCapturedLinks(t *testing.T) {
+	t.Parallel()
 	r := newRigOf(t, 50*units.Mbps, nil, []string{"leaf*>h*", "leaf*<>spine*"}, policies.Needs{})
 	f := r.fabric
 	// Less than the queues hold, so that nothing is dropped; one stays in its rack.

@@ -35,6 +35,7 @@ func readCommand(flow workloads.FlowID, src, dst topo.HostID, size units.Bytes) 
 // The bytes on the wire are those of the stored file, and a read from the reader's own
 // disk puts none there.
 func TestReadsTheStoredFile(t *testing.T) {
+	t.Parallel()
 	const size = 300 * units.KB
 	r := newRigWith(t, 50*units.Mbps, slices.Repeat([]units.Rate{100 * units.Mbps}, 6), nil, nil, func(c *Config) { c.Snaplen = 1600 })
 	r.stores(t, 4, size)

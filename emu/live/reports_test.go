@@ -88,6 +88,7 @@ func TestReportsAtPhasesOnPackets(t *testing.T) {
 // Hosts report the contents of their disks, a few hosts at a time, and leaves the load of their ports to the spines. If a
 // policy needs them, the loads of all links are reported.
 func TestReportsOnPackets(t *testing.T) {
+	t.Parallel()
 	r := newRigOf(t, 20*units.Mbps, slices.Repeat([]units.Rate{10 * units.Mbps}, 6), nil, policies.Needs{LinkLoad: true, OracleLoad: true})
 	f := r.fabric
 	const size, small = 600 * units.KB, 2 * units.KB // half a second on a disk, and next to nothing

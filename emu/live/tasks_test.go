@@ -239,6 +239,7 @@ func TestSpillOfATask(t *testing.T) {
 
 // Outputs are deleted while the engine goes on, and an output that comes later has their space.
 func TestDropOfOutputs(t *testing.T) {
+	t.Parallel()
 	const size = 60 * units.MB // on disks of 100 MB
 	r := newTaskRig(t, units.MB, func(c *Config) { c.DiskRates = slices.Repeat([]units.Rate{10 * units.Gbps}, 6) })
 	spill := func(job jobs.JobID) jobs.AttemptID {
@@ -402,6 +403,7 @@ func TestTasksInHeaders(t *testing.T) {
 
 // DropBlock deletes the replicas of a durable block, and of no other.
 func TestDropBlock(t *testing.T) {
+	t.Parallel()
 	const size = 64 * units.KB
 	r := newTaskRig(t, units.MB, nil)
 	used := func() (out [2]units.Bytes) {

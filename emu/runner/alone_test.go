@@ -17,6 +17,7 @@ import (
 // the scenario has; jobs submitted together take longer. Jobs of equal work share the time of the
 // first.
 func TestJobsAlone(t *testing.T) {
+	t.Parallel()
 	const text = `
 name: alone
 fabric: {leaves: 3, hosts_per_leaf: 2, spines: 1, host_link: 40Mbps, oversubscription: "2:1"}

@@ -16,9 +16,11 @@ import (
 // A void repeat runs again, up to the number of attempts in the scenario. The last attempt
 // counts. Earlier attempts are reported and kept, without their captures.
 func TestAttempts(t *testing.T) {
+	t.Parallel()
 	netnstest.Require(t)
 	for _, attempts := range []int{2, 3} {
 		t.Run(fmt.Sprint(attempts), func(t *testing.T) {
+			t.Parallel()
 			s := loadText(t, fmt.Sprintf(twoRacks, "fair")+fmt.Sprintf("tries: %d\n", attempts), "1 0 1 0 1 1:1.0")
 			o := options(t)
 			ran := 0

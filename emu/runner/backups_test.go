@@ -73,6 +73,7 @@ func TestBackupsOnTheFluidModel(t *testing.T) {
 // On packets, losers of races are stopped, also in the middle of their transfers. Captures alone have the same jobs
 // and attempts as the run directory and the engine.
 func TestBackupsOnPackets(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs jobs of tasks on packets, 15 s")
 	text := strings.Replace(manyTasks, "tasks: {name: fair, kill: true, fair_timeout: 200ms, kill_interval: 200ms}",
 		"tasks: {name: fair, speculation: late, late_after: 200ms, late_cap: 1, late_slow_task: 1, late_slow_host: 0}", 1)

@@ -124,6 +124,7 @@ func sameFromCaptures(t *testing.T, dir string, whole report.Repeat) map[string]
 
 // Captures alone have the write requests and jobs of writers, with the job's coflow and bin.
 func TestCapturesAloneGiveWriteRequests(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs jobs on packets, 5 s")
 	arms := strings.Index(jobsAndBackground, "  - {name: leaf")
 	dir, _, whole, _ := runOneArm(t, jobsAndBackground[:arms])
@@ -135,6 +136,7 @@ func TestCapturesAloneGiveWriteRequests(t *testing.T) {
 // Captures alone have all jobs of tasks and attempts, with users and profiles, and these are those of
 // the engine.
 func TestCapturesAloneGiveTasks(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs jobs of tasks on packets, 15 s")
 	dir, res, whole, seen := runOneArm(t, manyTasks)
 	r := whole.Records

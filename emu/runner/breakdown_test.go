@@ -265,6 +265,7 @@ func withoutDrops(figures map[string]any) map[string]any {
 // verdicts, predictions and the kernel's counts of drops. It estimates the drops and
 // marks the estimates. With the record of the run, a report repeats the counts.
 func TestReportOfBareCapturesIsTheSame(t *testing.T) {
+	t.Parallel()
 	s := loadText(t, withBlocks, "1 0 2 0 2 2 1:1.0 3:1.0", "2 100 1 4 2 1:0.4 5:0.2")
 	out, arms := onPackets(t, s)
 	own := map[string]map[string]any{}

@@ -155,6 +155,7 @@ func TestOverloadByDefault(t *testing.T) {
 
 // The manifest of a forced run states it, and the run uses with the calibrated buckets.
 func TestForcedRun(t *testing.T) {
+	t.Parallel()
 	netnstest.Require(t)
 	s := load(t, "fair", oneFlow)
 	out, err := Execute(t.Context(), s, Options{Out: t.TempDir(), StateRoot: filepath.Join(t.TempDir(), "state"), Calibration: byHand(1000), Force: true})

@@ -20,6 +20,7 @@ import (
 // Captures are compressed unless they are to be kept or dropped; a report on a run that dropped
 // them has the figures of the run.
 func TestCapturesAreKeptOrDropped(t *testing.T) {
+	t.Parallel()
 	netnstest.Require(t)
 	s := loadText(t, strings.Replace(twoRacks, "[%s]", "[fair]", 1), acrossRacks)
 	suffixes := map[Captures]string{"": pcap.CompressedSuffix, CompressCaptures: pcap.CompressedSuffix, KeepCaptures: pcap.Suffix, DropCaptures: ""}

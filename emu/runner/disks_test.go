@@ -79,6 +79,7 @@ func nothingLeft(t *testing.T, dir string) {
 
 // A run that is interrupted while its disks are written leaves nothing of them.
 func TestInterruptedWithDisksOfTheKernel(t *testing.T) {
+	t.Parallel()
 	netnstest.Require(t)
 	tooltest.Need(t, "mkfs.ext4")
 	_, err := kernel.DiskThrottle()

@@ -231,6 +231,7 @@ func findLink(t *testing.T, f *topo.Fabric, name string) topo.LinkID {
 
 // A change that ends a run is named in its error and in its verdict.
 func TestDistortionThatEndsTheRunIsNamed(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs on packets until a fault ends it, 15 s")
 	tooltest.Need(t, "ip", "nsenter")
 	netnstest.Require(t)
@@ -240,6 +241,7 @@ func TestDistortionThatEndsTheRunIsNamed(t *testing.T) {
 		{"a link deleted", "leaf1", "ip link del h1-00", "device"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			o := options(t)
 			o.tamper = distort([][]distortion{{{tt.name, tt.namespace, tt.alter, "", 0, tt.want}}})
 			text, trace := at50()

@@ -32,6 +32,7 @@ type plantedCase struct {
 	checks []string // one of them must not pass
 	want   string   // in its reason, or the beginning of a change of the kernel
 	often  bool     // planted in every run of make check; the others are planted there by other tests
+	apart  bool     // named by its cause, of which other runs see nothing
 	run    func(t *testing.T) (fidelity.Samples, verdict.Verdict)
 }
 
@@ -48,7 +49,7 @@ func brief50() (string, []string) {
 // cause them.
 func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 	changes := func(name, want string, often bool, of func() (string, []string), lines ...[]distortion) {
-		all = append(all, plantedCase{name, []string{"kernel"}, want, often, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+		all = append(all, plantedCase{name, []string{"kernel"}, want, often, true, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
 			return judgedSamples(t, of, distort(lines))
 		}})
 	}
@@ -80,7 +81,7 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 		}
 	}
 	nft := func(name, want string, lines ...[]distortion) {
-		all = append(all, plantedCase{name, []string{"kernel"}, want, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+		all = append(all, plantedCase{name, []string{"kernel"}, want, false, true, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
 			tooltest.Need(t, "nft")
 			return judgedSamples(t, at50, distort(lines))
 		}})
@@ -94,7 +95,7 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 		}
 		for _, x := range []struct{ namespace, device, link string }{{"h1-00", "eth0", "h1-00>leaf1"}, {"leaf0", "spine0", "leaf0>spine0"}} {
 			name := fmt.Sprintf("%s %s, XDP, drops of 1 in %d", x.namespace, x.device, n)
-			all = append(all, plantedCase{name, []string{"kernel"}, x.link + ": XDP program", false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+			all = append(all, plantedCase{name, []string{"kernel"}, x.link + ": XDP program", false, true, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
 				return judgedSamples(t, at50, inside(t, "xdp", x.namespace, x.device, fmt.Sprint(n)))
 			}})
 		}
@@ -106,7 +107,7 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 		{"iperf3, UDP at 1 Mbps for 1 s between switches", "leaf0", "spine0", spine.String(), "-u -b 1M -t 1", "spine0"},
 		{"iperf3, 128 KB over TCP between switches", "leaf0", "spine0", spine.String(), "-n 128K", "spine0"},
 	} {
-		all = append(all, plantedCase{x.name, []string{"foreign"}, x.want, true, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+		all = append(all, plantedCase{x.name, []string{"foreign"}, x.want, true, true, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
 			tooltest.Need(t, "iperf3")
 			return judgedSamples(t, at50, distort([][]distortion{
 				{{x.name, x.at, "timeout 5 iperf3 -s -1 >&2 || true", "", 0, ""}},
@@ -116,14 +117,14 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 	}
 	all = append(all, pastSettings(t)...)
 	planted := func(name, want string, of tamper, checks ...string) {
-		all = append(all, plantedCase{name, checks, want, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) { return judgedSamples(t, at50, of) }})
+		all = append(all, plantedCase{name, checks, want, false, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) { return judgedSamples(t, at50, of) }})
 	}
 	for _, x := range []struct{ at, device, link string }{
 		{"leaf0", "h0-01", "h0-01>leaf0"}, {"leaf1", "h1-02", "h1-02>leaf1"}, {"spine0", "leaf0", "leaf0>spine0"}, {"leaf1", "spine0", "spine0>leaf1"},
 	} {
 		for _, delay := range []time.Duration{time.Millisecond, 5 * time.Millisecond} {
 			often := x.at == "leaf0" && delay == time.Millisecond
-			all = append(all, plantedCase{fmt.Sprintf("%s, %v of delay to the end", x.link, delay), []string{"round-trip"}, x.link, often, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+			all = append(all, plantedCase{fmt.Sprintf("%s, %v of delay to the end", x.link, delay), []string{"round-trip"}, x.link, often, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
 				return judgedSamples(t, at50, inside(t, "detour", x.at, x.device, delay.String()))
 			}})
 		}
@@ -132,13 +133,13 @@ func everyDistortion(t *testing.T, f *topo.Fabric) (all []plantedCase) {
 	planted("a bucket of 64 KB from the beginning", "h0-00", shapers("h0-00", plan.Uplink, func(s *plan.Shaper) { s.Burst = 64 * units.KB }), "burst")
 	planted("completions reported 200 ms late", "", tamper{backends: func(b engine.Backend) engine.Backend { return deaf{b, 200 * time.Millisecond} }}, "wire-vs-engine")
 	for _, hold := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond} {
-		all = append(all, plantedCase{fmt.Sprintf("the process stopped for %v", hold), []string{"stall"}, "", false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+		all = append(all, plantedCase{fmt.Sprintf("the process stopped for %v", hold), []string{"stall"}, "", false, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
 			return fidelity.Samples{}, stopped(t, hold)
 		}})
 	}
 	late := []string{"machine", "scheduling-lateness", "stall", "wire-vs-engine", "packet-spacing", "delivered"}
 	beside := func(name string, start func(t *testing.T)) {
-		all = append(all, plantedCase{name, late, "", false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+		all = append(all, plantedCase{name, late, "", false, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
 			start(t)
 			return judgedSamples(t, at50, tamper{})
 		}})
@@ -197,12 +198,13 @@ func stopped(t *testing.T, hold time.Duration) verdict.Verdict {
 	return judgedBy(t, out, dir)
 }
 
-// Each distortion is caught, with its cause, in a run of its own: with -every in nine of ten runs or more.
+// Each distortion is caught, with its cause, in a run of its own: with -every in nine of ten runs or more. Without, runs whose
+// cause no other can have go side by side, and no disturbance excuses them.
 func TestEveryDistortionIsCaught(t *testing.T) {
 	longtest.Skip(t, "plants 13 distortions in runs of their own on packets, 55 s")
 	tooltest.Need(t, "ip", "tc", "nsenter")
 	netnstest.Require(t)
-	netnstest.OnlyTiming(t)
+	longtest.Computes(t)
 	text, trace := at50()
 	f, err := loadText(t, text, trace...).Shape().Build()
 	if err != nil {
@@ -217,7 +219,7 @@ func TestEveryDistortionIsCaught(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			rule.Run(t, func(t *testing.T) bool {
+			caught := func(t *testing.T) bool {
 				s, v := c.run(t)
 				named := slices.ContainsFunc(s.Kernel, func(k fidelity.KernelChange) bool { return strings.HasPrefix(k.String(), c.want) })
 				caught := slices.IndexFunc(v.Checks, func(x verdict.Check) bool {
@@ -229,7 +231,16 @@ func TestEveryDistortionIsCaught(t *testing.T) {
 				}
 				t.Logf("%v: %s: %s", v.Level, v.Checks[caught].Name, v.Checks[caught].Reason)
 				return true
-			})
+			}
+			if c.apart && !*every {
+				t.Parallel()
+				if !caught(t) {
+					t.Error("not caught")
+				}
+				return
+			}
+			netnstest.OnlyTiming(t)
+			rule.Run(t, caught)
 		})
 	}
 }

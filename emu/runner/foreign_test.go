@@ -189,7 +189,7 @@ func TestForeignTrafficIsCaught(t *testing.T) {
 		}, []string{"leaf0 sent 30 packets to spines that none of its hosts sent"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			trials(certain).Run(t, func(t *testing.T) bool {
+			together(t, func(t *testing.T) bool {
 				c, out := withForeign(t, tt.send)
 				t.Logf("%+v", c)
 				for _, want := range tt.reasons {

@@ -34,7 +34,7 @@ import (
 // pastSettings returns distortions that use none of rtnetlink, nftables and the machine's parameters.
 func pastSettings(t *testing.T) (all []plantedCase) {
 	add := func(name, check, want string, often bool, of func(t *testing.T) tamper) {
-		all = append(all, plantedCase{name, []string{check}, want, often, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
+		all = append(all, plantedCase{name, []string{check}, want, often, false, func(t *testing.T) (fidelity.Samples, verdict.Verdict) {
 			return judgedSamples(t, at50, of(t))
 		}})
 	}

@@ -286,6 +286,7 @@ func TestCapturesAreEnough(t *testing.T) {
 // A run that is cancelled leaves a manifest that states it and nothing else of the
 // testbed.
 func TestCancelledRun(t *testing.T) {
+	t.Parallel()
 	netnstest.Require(t)
 	s := load(t, "fair", "1 0 1 0 1 1:50.0")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -334,6 +335,7 @@ func TestRunThatCannotStart(t *testing.T) {
 // A run that is interrupted while packets settle keeps the repeat, all of whose
 // transfers have ended.
 func TestInterruptWhileSettlingKeepsTheRepeat(t *testing.T) {
+	t.Parallel()
 	netnstest.Require(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

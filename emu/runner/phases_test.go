@@ -164,6 +164,7 @@ func phased(t *testing.T, phase string) *run {
 // synchronised and with random heartbeats. With random ones, jobs use more racks: hosts that report one after the other are
 // not in the same rack.
 func TestAttemptsEqualThoseOfASmallSimulator(t *testing.T) {
+	t.Parallel()
 	const draws = 24
 	together, random := phased(t, "together"), phased(t, "random")
 	more := 0

@@ -60,6 +60,7 @@ limits: {duration: 1m}
 // On packets and on the fluid model alike, a read whose host crashes has failed, and
 // another replica is read: as the class of traffic across racks that it is.
 func TestReadGoesOnElsewhere(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs reads of hosts that fail, 6 s")
 	out, arms := onPackets(t, loadText(t, readFrom))
 	r := arms["fair+hdfs"]

@@ -112,6 +112,7 @@ func TestOutputsOfStragglersAreServedSlowly(t *testing.T) {
 
 // Runs with stragglers replay from their logs, and jobs alone, for slowdowns, have none.
 func TestReplayOfStragglers(t *testing.T) {
+	t.Parallel()
 	s := loadText(t, straggling+"repeat: 2\n")
 	out, err := Simulate(t.Context(), s, Options{Out: t.TempDir(), Version: "v1"})
 	if err != nil {

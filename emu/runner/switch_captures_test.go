@@ -71,6 +71,7 @@ func TestCapturedLinksAreJudged(t *testing.T) {
 // A switch's capture that lost packets voids the run, and one that cannot be read
 // to its end is a problem.
 func TestLostPacketsOfCapturedLinks(t *testing.T) {
+	t.Parallel()
 	netnstest.Require(t)
 	for _, tt := range []struct {
 		name, check, says string
@@ -84,6 +85,7 @@ func TestLostPacketsOfCapturedLinks(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			o := options(t)
 			o.tamper = tamper{recorded: tt.recorded}
 			out, err := Execute(t.Context(), loadText(t, capturingLinks(t), acrossRacks), o)

@@ -27,6 +27,7 @@ faults:
 // whose output it had run again. Captures alone have the same jobs and attempts as the run directory and
 // the engine.
 func TestTasksUnderFaults(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs jobs of tasks on packets, 15 s")
 	const host = "h1-01"
 	text := strings.Replace(manyTasks, "input: {replicas: 1}", "input: {replicas: 2}", 1)
@@ -67,6 +68,7 @@ func TestTasksUnderFaults(t *testing.T) {
 
 // Workers have one job at a time on packets, and captures alone have the times at which they submit.
 func TestWorkersOnPackets(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs jobs of tasks on packets, 15 s")
 	text := strings.Replace(manyTasks, "jobs: 10, gap: 300ms, block: 1MB, users: 3", "jobs: 6, gap: 300ms, block: 1MB, workers: 2", 1)
 	dir, _, whole, seen := runOneArm(t, text)

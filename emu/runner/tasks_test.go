@@ -41,6 +41,7 @@ func TestSimulateTasks(t *testing.T) {
 
 // Without records of the transfers of tasks and logs, all figures of a simulation are the same.
 func TestSimulateJobsOnly(t *testing.T) {
+	t.Parallel()
 	all, err := Simulate(t.Context(), loadText(t, taskWork), Options{Out: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +106,7 @@ func TestSimulateResolution(t *testing.T) {
 
 // Workers submit their next job when their job has ended, so that each has one at a time, in every arm.
 func TestSimulateWorkers(t *testing.T) {
+	t.Parallel()
 	s := loadText(t, strings.Replace(taskWork, "gap: 500ms", "workers: 3, gap: 100ms", 1))
 	out, err := Simulate(t.Context(), s, Options{Out: t.TempDir(), Version: "v1"})
 	if err != nil {
@@ -225,6 +227,7 @@ func TestShuffleBarrier(t *testing.T) {
 
 // Limiters of racks on a network without oversubscription do on average what oversubscribed links do.
 func TestSimulateRackLimit(t *testing.T) {
+	t.Parallel()
 	average := func(text string) float64 {
 		o, err := Simulate(t.Context(), loadText(t, text), Options{Out: t.TempDir()})
 		if err != nil {

@@ -112,6 +112,7 @@ func files(t *testing.T, dir string) map[string]string {
 // another seed leaves others. The guests run side by side on processors of which other tests have a part, so
 // that they run at different paces.
 func TestEqualTrialsHaveEqualBytes(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "boots three guests, 30 s of a processor")
 	o := needsGuests(t)
 	var trials [3]map[string]string

@@ -19,7 +19,10 @@ import (
 // Task schedulers satisfy the contract with every variant of their parameters.
 func TestTaskVariants(t *testing.T) {
 	longtest.Computes(t)
-	const clusters = 20 // per variant; the defaults are tested with rapid's number
+	clusters := 20 // per variant; the defaults are tested with rapid's number
+	if testing.Short() {
+		clusters /= 5
+	}
 	requires := map[string]map[string]any{"skips": {"delay": "skips"}, "io_biasing": {"delay": "time"}, "io_rate": {"delay": "time", "io_biasing": true},
 		"split_per_job": {"split": 3}, "kill_most": {"kill": true}, "t1": {"delay": "time"}, "t2": {"delay": "time"},
 		"delay_locality": {"delay": "skips"}, "delay_replicas": {"delay": "skips"}, "kill_interval": {"kill": true, "fair_timeout": "100ms"}, "strict": {"sarp": true},

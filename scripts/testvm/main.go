@@ -267,7 +267,8 @@ func build(ctx context.Context, s settings, root, work string) ([]run, error) {
 	for _, name := range s.names {
 		name = strings.TrimPrefix(path.Clean(name), "testbed/")
 		r := run{Package: name, Binary: strings.ReplaceAll(name, "/", "-") + ".test", Limit: s.limit}
-		r.Args = []string{"-test.v", "-test.timeout=" + s.limit.String()}
+		// One test at a time: it is enough for the emulated processors.
+		r.Args = []string{"-test.v", "-test.parallel=1", "-test.timeout=" + s.limit.String()}
 		if !s.long {
 			r.Args = append(r.Args, "-test.short")
 		}

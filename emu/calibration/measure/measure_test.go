@@ -166,6 +166,7 @@ func TestOptions(t *testing.T) {
 // A calibration that is interrupted in any part returns the cause and leaves nothing
 // behind.
 func TestInterrupted(t *testing.T) {
+	t.Parallel()
 	netnstest.Require(t)
 	for _, part := range []string{"building", "link of", "disk", fmt.Sprintf("%d flows", first)} {
 		t.Run(part, func(t *testing.T) {

@@ -42,6 +42,7 @@ func madeUp(n int, common, own float64) []noisePair {
 // The noise of the input is found. Intervals that are widened by it exclude 1 at the nominal
 // rate; others do so more often.
 func TestJudgeNoise(t *testing.T) {
+	t.Parallel()
 	longtest.Computes(t)
 	for _, tt := range []struct {
 		name        string

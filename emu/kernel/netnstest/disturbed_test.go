@@ -112,3 +112,16 @@ func TestDisturbanceIsDocumented(t *testing.T) {
 		}
 	}
 }
+
+// A test that runs next to others judges no durations.
+func TestJudgesAlone(t *testing.T) {
+	t.Run("beside", func(t *testing.T) {
+		t.Parallel()
+		defer func() {
+			if recover() == nil {
+				t.Error("durations are judged next to other tests")
+			}
+		}()
+		NotJudged(t)
+	})
+}

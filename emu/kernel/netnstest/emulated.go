@@ -46,10 +46,16 @@ func notJudged(t testing.TB, why string) {
 	t.Log(longtest.NotJudged + why)
 }
 
+// aloneEnv is set while a test judges durations, and read by none: testing refuses to set a variable in a
+// test that called Parallel, and to call it afterwards.
+const aloneEnv = "TESTBED_ALONE"
+
 // NotJudged reports, and logs, that durations say nothing here about the program: the processors are
-// emulated, or the race detector slows it down.
+// emulated, or the race detector slows it down. It panics in a test that called Parallel: no test may run
+// next to one that judges durations.
 func NotJudged(t testing.TB) bool {
 	t.Helper()
+	t.Setenv(aloneEnv, "1")
 	why := meaningless()
 	if why != "" {
 		notJudged(t, why)
