@@ -126,7 +126,7 @@ func TestPolicyReference(t *testing.T) {
 		if len(several) > 0 {
 			fmt.Fprintf(&b, "\n### Shared parameters of %s policies\n", role)
 			table(several, func(p catalog.Param) string {
-				return strings.TrimSpace(strings.Join(slices.Compact(slices.Clone(values[key(p)])), ", ") + " " + p.Unit)
+				return strings.TrimSpace(strings.Join(slices.Compact(slices.Sorted(slices.Values(values[key(p)]))), ", ") + " " + p.Unit)
 			})
 		}
 	}
