@@ -171,8 +171,8 @@ bench:
 FUZZTIME  ?= 20s
 FUZZLEAST ?= 200
 fuzz:
-	@mkdir -p bin; failed=0; for p in $$($(GO) list ./...); do \
-		for f in $$($(GO) test -list '^Fuzz' $$p 2>/dev/null | grep '^Fuzz'); do \
+	@mkdir -p bin; failed=0; for d in $$($(GO) list -f '{{.Dir}}' ./...); do p=.$${d#$(CURDIR)}; \
+		for f in $$(sed -n 's/^func \(Fuzz[^(]*\)(.*/\1/p' $$p/*_test.go 2>/dev/null); do \
 			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p >bin/fuzz.log 2>&1; code=$$?; \
 			if [ $$code != 0 ] && { grep -q 'Failing input written\|panic\|hung or terminated' bin/fuzz.log || ! grep -q '^ *context deadline exceeded$$' bin/fuzz.log; }; then \
 				cat bin/fuzz.log; failed=1; continue; fi; \
