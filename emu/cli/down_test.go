@@ -241,7 +241,6 @@ func TestRunsEndProcesses(t *testing.T) {
 // No command starts in a testbed while it is removed: each has entered, and is ended, or
 // is refused.
 func TestNoCommandEscapesDown(t *testing.T) {
-	t.Parallel()
 	longtest.Skip(t, "starts commands in five testbeds that are removed, 6 s")
 	if netnstest.Emulated() {
 		t.Skip("starts programs faster than emulated processors do")
