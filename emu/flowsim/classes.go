@@ -16,14 +16,15 @@ import (
 // rate at all times. A class therefore keeps one count of the bits that each of its flows
 // has been served, and a flow ends when the count has risen by its size. When a flow ends,
 // only rates that may change are recomputed. For rule Free, max-min fairness, these are the
-// rates of links that were full at its rate or later, since progressive filling below it is
-// unchanged; for rule EqualSplit those of the links that it crossed.
+// levels of links that were full at its rate or later, since progressive filling below it is
+// unchanged; for rule EqualSplit the rates on the links that it crossed.
 type classes struct {
 	rule  policies.Rule          // Free or EqualSplit
 	of    map[*topo.LinkID]int32 // by the first link of the path, which is kept once
 	class []class
 	queue [][]flow  // by class: its flows, a heap by their ends
-	done  []float64 // by class: ns since base until its first flow ends
+	room  []flow    // memory of queues
+	done  []float64 // for rule EqualSplit, by class: ns since base until its first flow ends
 	first []float64 // the smallest done of every block of classes
 	stale []bool    // by block: first must be recomputed
 
@@ -32,7 +33,7 @@ type classes struct {
 	// By link:
 	capacity []float64
 	members  [][]int32 // classes that cross it
-	filling            // for rule Free
+	levels             // for rule Free
 	even               // for rule EqualSplit
 
 	// What the scheduler sees of a coflow is updated when it is called; if that is whenever
@@ -46,13 +47,6 @@ type classes struct {
 	ended []flow
 }
 
-// filling is the state of progressive filling, by link.
-type filling struct {
-	maxmin.Filling
-	level []float64 // rate at which it was full; -1 if it is not full
-	every []int32   // all links
-}
-
 // part is the flows of a class that belong to one coflow.
 type part struct {
 	c     *coflow
@@ -64,11 +58,11 @@ type class struct {
 	flows  float64 // unfinished
 	rate   float64 // bit/s of each flow
 	served float64 // bits of each flow, at
-	at     float64 // ns since base
+	at     float64 // ns since base; for rule Free, bits of its bottleneck
 	next   float64 // served when its first flow ends
 	path   [most]int32
 	links  uint8
-	rising bool // while filling
+	rising bool // for rule Free: it has no bottleneck yet
 }
 
 const (
@@ -171,10 +165,7 @@ func newClasses(s *sim, rule policies.Rule) *classes {
 	n := len(s.capacity)
 	k := &classes{rule: rule, of: map[*topo.LinkID]int32{}, coflows: make([]*coflow, len(s.coflows)), capacity: s.capacity, members: make([][]int32, n), follows: s.Triggers.Flows, base: s.now}
 	if rule == policies.Free {
-		k.filling = filling{Filling: maxmin.Filling{Capacity: s.capacity, Load: make([]float64, n), Weight: make([]float64, n)}, level: make([]float64, n)}
-		for l := range n {
-			k.every = append(k.every, int32(l))
-		}
+		k.levels = newLevels(s.capacity)
 	} else {
 		k.even = even{flows: make([]float64, n), share: make([]float64, n), touched: make([]bool, n)}
 	}
@@ -201,7 +192,8 @@ func (k *classes) join(s *sim, c *coflow) {
 				x.path[j] = int32(l)
 				k.members[l] = append(k.members[l], i)
 			}
-			k.class, k.queue, k.done, k.parts = append(k.class, x), append(k.queue, nil), append(k.done, far), append(k.parts, nil)
+			k.class, k.queue, k.parts = append(k.class, x), append(k.queue, k.newQueue()), append(k.parts, nil)
+			k.bonds, k.done = append(k.bonds, bond{link: -1}), append(k.done, far)
 			if int(i)/block == len(k.first) {
 				k.first, k.stale = append(k.first, far), append(k.stale, false)
 			}
@@ -210,7 +202,7 @@ func (k *classes) join(s *sim, c *coflow) {
 		if x.flows == 0 {
 			x.served, x.rate = 0, 0
 		}
-		x.serve(now)
+		k.serve(i, now)
 		if !c.started && !slices.ContainsFunc(links, func(l topo.LinkID) bool { return k.capacity[l] == 0 }) {
 			c.started = true
 			s.result.Coflows[c.at].Start = s.now.Round()
@@ -218,15 +210,26 @@ func (k *classes) join(s *sim, c *coflow) {
 		x.flows++
 		k.queue[i] = maxmin.Push(k.queue[i], flowOf(x.served+c.demand.Left[p], c, p))
 		x.next = k.queue[i][0].Key
-		k.await(i, x)
 		if k.follows {
 			k.add(i, c, 1)
 			c.rate += x.rate
 		}
 		if k.rule == policies.EqualSplit {
+			k.awaitClass(i, x)
 			k.touch(x, 1)
 		}
 	}
+}
+
+// newQueue returns an empty queue. Most classes have few flows.
+func (k *classes) newQueue() []flow {
+	const flows, queues = 2, 512
+	if len(k.room) == 0 {
+		k.room = make([]flow, flows*queues)
+	}
+	queue := k.room[:0:flows]
+	k.room = k.room[flows:]
+	return queue
 }
 
 // add adds flows of a coflow to a class, or removes them.
@@ -253,7 +256,15 @@ func (c *coflow) follow(now simtime.Moment) {
 }
 
 // serve updates the bits that a class has been served.
-func (x *class) serve(now float64) {
+func (k *classes) serve(i int32, now float64) {
+	x := &k.class[i]
+	if k.rule == policies.Free {
+		if l := k.bonds[i].link; l >= 0 {
+			bits := k.served(l, now)
+			x.served, x.at = x.served+(bits-x.at), bits
+		}
+		return
+	}
 	x.served += x.rate * (now - x.at) / 1e9
 	x.at = now
 }
@@ -262,8 +273,6 @@ func (x *class) serve(now float64) {
 func (k *classes) restart(s *sim) {
 	ns := s.now.Since(k.base)
 	k.base = s.now
-	clear(k.Load)
-	clear(k.Weight)
 	for _, c := range s.active {
 		if k.follows && c.joined {
 			c.follow(s.now)
@@ -271,14 +280,19 @@ func (k *classes) restart(s *sim) {
 		}
 	}
 	for i := range k.class {
+		k.serve(int32(i), ns)
+	}
+	if k.rule == policies.Free {
+		k.levels.clear()
+	}
+	for i := range k.class {
 		x := &k.class[i]
-		if x.flows == 0 {
-			x.at, x.rate = 0, 0
+		if x.at, x.rate = 0, 0; x.flows == 0 { // done is recomputed
 			continue
 		}
-		x.serve(ns)
-		x.at, x.rate = 0, 0 // done is recomputed
-		k.await(int32(i), x)
+		if k.rule == policies.EqualSplit {
+			k.awaitClass(int32(i), x)
+		}
 		if from := x.served; from > staleServed {
 			for j := range k.queue[i] {
 				k.queue[i][j].Key -= from
@@ -305,85 +319,27 @@ func (k *classes) rise(x *class) {
 	}
 }
 
-// refill recomputes the rates of at least the given level.
-func (k *classes) refill(least float64, now simtime.Moment) {
-	least *= 1 - 1e-12
-	for l, level := range k.level {
-		if level < least {
-			continue
-		}
-		for _, i := range k.members[l] {
-			x := &k.class[i]
-			if x.rate < least || x.rising || x.flows == 0 {
-				continue
-			}
-			x.rising = true
-			rate := x.flows * x.rate
-			for _, l := range x.path[:x.links] {
-				k.Load[l] -= rate
-				k.Weight[l] += x.flows
-			}
-		}
-	}
-	for l, level := range k.level {
-		if level >= least {
-			k.level[l] = -1
-		}
-	}
-	k.fill(now)
-}
-
-// fill raises the rates of the rising classes until links stop them.
-func (k *classes) fill(now simtime.Moment) {
-	for l, w := range k.Weight {
-		if w > 0 {
-			k.level[l] = -1
-		}
-	}
-	k.Start(k.every)
-	for l, rate := k.Next(); l >= 0; l, rate = k.Next() {
-		k.level[l] = rate
-		for _, i := range k.members[l] {
-			if x := &k.class[i]; x.rising {
-				k.stop(i, x, rate, now)
-			}
-		}
-	}
-}
-
-// stop sets the rate of a rising class.
-func (k *classes) stop(i int32, x *class, rate float64, now simtime.Moment) {
-	x.rising = false
-	// A rate that differs by rounding alone is kept.
-	const same = 1e-15
-	if old := x.rate; math.Abs(rate-old) <= same*old {
-		rate = old
-	} else {
-		k.set(i, x, rate, now)
-	}
-	n := x.flows
-	all := n * rate
-	for _, l := range x.path[:x.links] {
-		k.Load[l] += all
-		k.Weight[l] -= n
-	}
-}
-
 // set sets a class's rate.
 func (k *classes) set(i int32, x *class, rate float64, now simtime.Moment) {
+	k.serve(i, now.Since(k.base))
+	k.setRate(i, rate, now)
+	k.awaitClass(i, x)
+}
+
+// setRate notes a class's rate and adds it to the rates of its coflows.
+func (k *classes) setRate(i int32, rate float64, now simtime.Moment) {
+	x := &k.class[i]
 	if k.follows {
 		for _, p := range k.parts[i] {
 			p.c.follow(now)
 			p.c.rate += p.flows * (rate - x.rate)
 		}
 	}
-	x.serve(now.Since(k.base))
 	x.rate = rate
-	k.await(i, x)
 }
 
-// await computes when the first flow of a class ends.
-func (k *classes) await(i int32, x *class) {
+// awaitClass computes when the first flow of a class ends, for rule EqualSplit.
+func (k *classes) awaitClass(i int32, x *class) {
 	done := far
 	if x.rate > 0 && x.flows > 0 {
 		done = x.at + max(x.next-x.served, 0)/x.rate*1e9
@@ -409,10 +365,14 @@ func (k *classes) refresh() {
 
 // soonest returns the time in ns until the first flow ends.
 func (k *classes) soonest(now simtime.Moment) float64 {
-	k.refresh()
 	first := far
-	for _, d := range k.first {
-		first = min(first, d)
+	if k.rule == policies.Free {
+		first = slices.Min(k.due)
+	} else {
+		k.refresh()
+		for _, d := range k.first {
+			first = min(first, d)
+		}
 	}
 	return first - now.Since(k.base)
 }
@@ -424,46 +384,26 @@ func (k *classes) advance(s *sim) {
 	slack := max(together, float64(s.cfg.Resolution))
 	k.ended = k.ended[:0]
 	least := far
-	k.refresh()
-	for b, d := range k.first {
-		if d > now+slack {
-			continue
+	if k.rule == policies.Free {
+		for l, due := range k.due {
+			if due <= now+slack {
+				least = min(least, k.level[l])
+				k.endOn(int32(l), s.now, now, slack)
+			}
 		}
-		for i := int32(b * block); i < int32(min((b+1)*block, len(k.done))); i++ {
-			if k.done[i] > now+slack {
+	} else {
+		k.refresh()
+		for b, d := range k.first {
+			if d > now+slack {
 				continue
 			}
-			x := &k.class[i]
-			x.serve(now)
-			reach := x.served + x.rate*slack/1e9
-			before := len(k.ended)
-			for len(k.queue[i]) > 0 {
-				f := k.queue[i][0]
-				c, place := k.flow(f)
-				if f.Key > reach && f.Key-x.served > imprecision*8*float64(c.flows[place].Size) {
-					x.next = f.Key
-					break
+			for i := int32(b * block); i < int32(min((b+1)*block, len(k.done))); i++ {
+				if k.done[i] > now+slack {
+					continue
 				}
-				k.ended = append(k.ended, f)
-				k.queue[i] = maxmin.Pop(k.queue[i])
-				if k.follows {
-					c.follow(s.now)
-					c.sent += f.Key - x.served
-					c.rate -= x.rate
-					k.add(i, c, -1)
-				}
+				k.touch(&k.class[i], -k.end(i, s.now, now, slack))
+				k.awaitClass(i, &k.class[i])
 			}
-			n := float64(len(k.ended) - before)
-			x.flows -= n
-			if k.rule == policies.EqualSplit {
-				k.touch(x, -n)
-			} else {
-				for _, l := range x.path[:x.links] {
-					k.Load[l] -= n * x.rate
-				}
-			}
-			least = min(least, x.rate)
-			k.await(i, x)
 		}
 	}
 	if len(k.ended) > 0 || k.soonest(s.now) < far {
@@ -499,12 +439,40 @@ func (k *classes) advance(s *sim) {
 	}
 }
 
+// end removes the first flow of a class, which is due, and those that end within slack of now, and returns their
+// number.
+func (k *classes) end(i int32, at simtime.Moment, now, slack float64) float64 {
+	k.serve(i, now)
+	x := &k.class[i]
+	rate, before := k.rateOf(i), len(k.ended)
+	reach := x.served + rate*slack/1e9
+	for len(k.queue[i]) > 0 {
+		f := k.queue[i][0]
+		c, place := k.flow(f)
+		if len(k.ended) > before && f.Key > reach && f.Key-x.served > imprecision*8*float64(c.flows[place].Size) {
+			x.next = f.Key
+			break
+		}
+		k.ended = append(k.ended, f)
+		k.queue[i] = maxmin.Pop(k.queue[i])
+		if k.follows {
+			c.follow(at)
+			c.sent += f.Key - x.served
+			c.rate -= rate
+			k.add(i, c, -1)
+		}
+	}
+	n := float64(len(k.ended) - before)
+	x.flows -= n
+	return n
+}
+
 // update brings the scheduler's view up to date.
 func (k *classes) update(s *sim) {
 	if s.Needs.IgnoresProgress {
 		now := s.now.Since(k.base)
 		for i := range k.class {
-			k.class[i].serve(now)
+			k.serve(int32(i), now)
 		}
 		return
 	}
@@ -535,7 +503,7 @@ func (k *classes) count(s *sim) {
 		if x.flows == 0 {
 			continue
 		}
-		x.serve(now)
+		k.serve(int32(i), now)
 		for _, f := range k.queue[i] {
 			c, place := k.flow(f)
 			left := max(f.Key-x.served, 0)
