@@ -16,7 +16,8 @@ import (
 )
 
 func (a *app) replayCmd() *cobra.Command {
-	var arm, out, vmKernel string
+	var arm, out string
+	var virtual runner.VirtualOptions
 	var repeat int
 	var packets bool
 	cmd := &cobra.Command{
@@ -41,7 +42,7 @@ be read.`,
 				if arm != "" || cmd.Flags().Changed("repeat") {
 					return usageError{errors.New("--packets with --arm or --repeat: it runs all trials again: leave them out")}
 				}
-				return a.replayPackets(cmd.Context(), args[0], runner.Options{Out: out, StateRoot: a.state, Version: version, Virtual: runner.VirtualOptions{Kernel: vmKernel}})
+				return a.replayPackets(cmd.Context(), args[0], runner.Options{Out: out, StateRoot: a.state, Version: version, Virtual: virtual})
 			}
 			o := runner.ReplayOptions{Arm: arm, Repeat: runner.AllRepeats, Version: version}
 			if cmd.Flags().Changed("repeat") {
@@ -72,7 +73,7 @@ be read.`,
 	addRepeat(cmd, &repeat, "default: all")
 	cmd.Flags().BoolVar(&packets, "packets", false, "run a run in virtual time again, and compare its files")
 	addOut(cmd, &out)
-	addVMKernel(cmd, &vmKernel)
+	cmd.Flags().StringVar(&virtual.Kernel, "vm-kernel", "", vmKernelUsage)
 	return cmd
 }
 

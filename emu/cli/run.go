@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,7 @@ type scenarioFlags struct {
 	point []string
 	seed  uint64
 	time  string
+	fork  time.Duration
 	cmd   *cobra.Command
 	// example is the name of an example of the program that is read instead of a file.
 	example string
@@ -47,7 +49,7 @@ func (f *scenarioFlags) load(path string) (*scenario.Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := scenario.Options{Set: set, Catalog: catalog.All()}
+	o := scenario.Options{Set: set, Catalog: catalog.All(), ForkAt: f.fork}
 	if f.cmd.Flags().Changed("seed") {
 		o.Seed = &f.seed
 	}
@@ -68,9 +70,19 @@ func (f *scenarioFlags) addTime(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.time, "time", "", "`time` of trials on packets, instead of the scenario's: real, or virtual, which needs no root")
 }
 
-// addVMKernel adds the flag of the kernel of virtual time.
-func addVMKernel(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "vm-kernel", "", "kernel of virtual time: `path` of an unpacked Debian package of a kernel, or of its .deb file (default: "+guest.Env+", the newest in the cache, the newest installed)")
+// addFork adds the flag of the time until which all arms have the same past.
+func (f *scenarioFlags) addFork(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&f.fork, "fork-at", 0, "`time` of a run until which all arms have the coflow policy of the first one, such as 12.3s")
+}
+
+// vmKernelUsage describes the flag of the kernel of virtual time.
+const vmKernelUsage = "kernel of virtual time: `path` of an unpacked Debian package of a kernel, or of its .deb file (default: " + guest.Env +
+	", the newest in the cache, the newest installed)"
+
+// addVirtual adds the flags of guests in virtual time.
+func addVirtual(cmd *cobra.Command, to *runner.VirtualOptions) {
+	cmd.Flags().StringVar(&to.Kernel, "vm-kernel", "", vmKernelUsage)
+	cmd.Flags().TextVar(&to.Memory, "vm-memory", runner.GuestMemory, "memory of a guest in virtual time, a `size`; half of it holds captures and disks")
 }
 
 // addPoint adds the flag that chooses points.
@@ -136,6 +148,9 @@ each arm. It keeps everything in a run directory. It requires root.
 With --time virtual each trial runs in a virtual machine (qemu) whose clock counts its
 instructions: equal trials have equal packets, on any machine, busy or not, without root.
 
+With --fork-at all arms have the coflow policy of the first arm up to a time, and their own
+from then on. In virtual time their packets before it are equal.
+
 With --check-scale every arm runs once more with all rates and sizes divided by a
 factor and all times kept, and the report shows whether speed-ups change. They
 should not: the emulation represents a faster network.
@@ -164,7 +179,7 @@ Exit code 3 means that the verdict of an arm is void.`,
   sudo testbed run scenario.yaml --json | jq '.arms[].cct'
   sudo testbed run scenario.yaml --check-scale 2
   sudo testbed run scenario.yaml --captures keep
-  testbed run scenario.yaml --time virtual
+  testbed run scenario.yaml --time virtual --fork-at 12.3s
   sudo testbed run --resume runs/quickstart-20260102-150405-ab12
   sudo testbed run scenario.yaml --arm fair+hdfs --repeats 3..5`,
 		Args: choice.args(scale, &f),
@@ -175,7 +190,8 @@ Exit code 3 means that the verdict of an arm is void.`,
 	}
 	f.add(cmd)
 	f.addTime(cmd)
-	addVMKernel(cmd, &packets.vmKernel)
+	f.addFork(cmd)
+	addVirtual(cmd, &packets.virtual)
 	scale.add(cmd)
 	f.addPoint(cmd)
 	choice.add(cmd)
@@ -189,8 +205,8 @@ type packetFlags struct {
 	store storeFlags
 	force bool
 	load  loadFlag
-	// vmKernel is the kernel of virtual time.
-	vmKernel string
+	// virtual is what guests in virtual time have.
+	virtual runner.VirtualOptions
 }
 
 func (f *packetFlags) add(cmd *cobra.Command) {
@@ -204,7 +220,7 @@ func (f *packetFlags) add(cmd *cobra.Command) {
 func (a *app) onPackets(command, otherwise string, f *packetFlags) func(*runner.Options, string) error {
 	return func(o *runner.Options, backend string) error {
 		captures, err := f.store.mode()
-		o.Captures, o.Force, o.WarnLoad, o.Virtual.Kernel = captures, f.force, f.load.share(), f.vmKernel
+		o.Captures, o.Force, o.WarnLoad, o.Virtual = captures, f.force, f.load.share(), f.virtual
 		if err := errors.Join(err, f.load.check()); backend == rundir.Virtual || err != nil {
 			return err
 		}
@@ -266,6 +282,7 @@ not measurements.`,
 		},
 	}
 	f.add(cmd)
+	f.addFork(cmd)
 	scale.add(cmd)
 	f.addPoint(cmd)
 	choice.add(cmd)

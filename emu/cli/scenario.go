@@ -80,6 +80,7 @@ func (a *app) planCmd() *cobra.Command {
 	var f scenarioFlags
 	var load loadFlag
 	var store storeFlags
+	var virtual runner.VirtualOptions
 	var full bool
 	var operations int
 	var from string
@@ -123,7 +124,7 @@ operations.`,
 			if err != nil {
 				return err
 			}
-			o := runner.Options{Out: store.out, Captures: captures, Calibration: c, WarnLoad: load.share()}
+			o := runner.Options{Out: store.out, Captures: captures, Calibration: c, WarnLoad: load.share(), Virtual: virtual}
 			if points := s.Points(); len(points[0].Values) > 0 {
 				if from != "" {
 					return usageError{errors.New("--first-run: the scenario has a sweep: plan the scenario.yaml of a point of the run")}
@@ -158,6 +159,8 @@ operations.`,
 	load.add(cmd)
 	store.add(cmd)
 	f.addTime(cmd)
+	addVirtual(cmd, &virtual)
+	f.addFork(cmd)
 	cmd.Flags().BoolVar(&full, "full", false, "print all operations of the plan")
 	cmd.Flags().StringVar(&from, "first-run", "", "directory of a first run, by which to plan the number of repeats (default: by the noise calibration)")
 	cmd.Flags().IntVar(&operations, "operations", plan.DefaultPrinted, "print a few operations of each stage where the plan has more than this `number`")

@@ -110,7 +110,7 @@ func (e *Engine) initControl() error {
 // for none. The step may be later, as it is on packets.
 func (e *Engine) NextWake() time.Duration {
 	c := &e.control
-	next := min(e.blocks.due(), e.writers.next(), e.tasks.nextWake())
+	next := min(e.blocks.due(), e.writers.next(), e.tasks.nextWake(), e.forks())
 	if len(e.coflows.active) == 0 {
 		return next
 	}
@@ -173,7 +173,7 @@ func (e *Engine) view() *policies.CoflowView {
 // IgnoresProgress reports that no policy uses the progress of flows before they end
 // (policies.Hints.IgnoresProgress, policies.Needs.TaskProgress). A backend then need not report it (TransferProgressed).
 func (e *Engine) IgnoresProgress() bool {
-	return e.control.Needs.IgnoresProgress && !e.tasks.shows
+	return e.coflowNeeds().IgnoresProgress && !e.tasks.shows
 }
 
 // state returns the state of a coflow for the coflow policy.

@@ -36,6 +36,7 @@ type Config struct {
 	// rates.
 	Capacity  []units.Rate
 	Coflow    policies.CoflowScheduler
+	Fork      *Fork // nil if Coflow decides to the end
 	Control   Control
 	Placement policies.Placer // may be nil if no blocks are written
 	DiskRate  units.Rate      // write rate of each disk of a host; 0 if disks are never the bottleneck
@@ -78,8 +79,11 @@ type Engine struct {
 // core is what the sub-machines share: the configuration, the time, the state of hosts and
 // links, and the commands and notes of the current step.
 type core struct {
-	cfg   Config
-	now   time.Duration
+	cfg Config
+	now time.Duration
+	// forked and changed are what Engine.Forked returns.
+	forked, changed bool
+
 	hosts []host
 	racks []rack
 	load  []units.Rate  // by LinkID, from the newest LinkLoads
@@ -282,6 +286,9 @@ func (e *Engine) act() error {
 	}
 	e.coflows.grow()
 	e.release()
+	if err := e.fork(); err != nil {
+		return err
+	}
 	if e.needed() {
 		return e.decide()
 	}

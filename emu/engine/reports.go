@@ -53,7 +53,7 @@ type rack struct {
 
 // Needs returns the declared knowledge of all policies.
 func (e *Engine) Needs() policies.Needs {
-	needs := e.control.Needs
+	needs := e.coflowNeeds()
 	if e.cfg.Placement != nil {
 		needs = needs.With(e.cfg.Placement.Needs())
 	}

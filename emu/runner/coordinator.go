@@ -15,11 +15,11 @@ const coordinatorFile = "coordinator.json"
 // decides.
 type stopwatch struct {
 	engine.Backend
-	e     *engine.Engine
-	every time.Duration // the policy's interval
-	began time.Time
-	late  int // late decisions of the engine so far
-	out   report.Coordinator
+	e      *engine.Engine
+	began  time.Time
+	forked bool // out is that since the fork
+	late   int  // late decisions of the engine so far
+	out    report.Coordinator
 }
 
 // Await implements engine.Backend.
@@ -33,12 +33,15 @@ func (s *stopwatch) Await(ctx context.Context, wake time.Duration) (time.Duratio
 func (s *stopwatch) stepped() {
 	took := time.Since(s.began)
 	st := s.e.Stats()
+	if _, changed := s.e.Forked(); changed && !s.forked {
+		s.forked, s.late, s.out = true, 0, report.Coordinator{}
+	}
 	if st.Decisions == s.out.Decisions {
 		return
 	}
 	s.out.Decisions = st.Decisions
 	s.out.Took = append(s.out.Took, took)
-	if s.every > 0 && (took > s.every || st.Late > s.late) {
+	if every := s.e.Interval(); every > 0 && (took > every || st.Late > s.late) {
 		s.out.Missed++
 	}
 	s.late = st.Late
@@ -48,7 +51,7 @@ func (s *stopwatch) stepped() {
 // these depend on the machine, and equal simulations must leave equal files.
 func (s *stopwatch) record(timed bool) report.Coordinator {
 	st := s.e.Stats()
-	out := report.Coordinator{Interval: s.every, Intervals: st.Intervals, Decisions: st.Decisions, Flushes: st.Flushes, HostsTold: st.Told, Updates: st.Updates}
+	out := report.Coordinator{Interval: s.e.Interval(), Intervals: st.Intervals, Decisions: st.Decisions, Flushes: st.Flushes, HostsTold: st.Told, Updates: st.Updates}
 	for _, x := range s.e.Estimates() {
 		to := report.EstimateSample{At: x.At, Straggle: x.Straggle}
 		for class, c := range x.Copies {

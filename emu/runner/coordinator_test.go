@@ -101,7 +101,7 @@ func TestMissedIntervals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stopwatch{Backend: &paced{at: []time.Duration{1, every, every + 1, 3 * every, 4 * every}}, e: e, every: every}
+	s := &stopwatch{Backend: &paced{at: []time.Duration{1, every, every + 1, 3 * every, 4 * every}}, e: e}
 	for i, want := range []report.Coordinator{
 		{},
 		{Decisions: 1},

@@ -14,7 +14,6 @@ import (
 	"testbed/emu/live"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
-	"testbed/policies/catalog"
 	"testbed/results/metrics"
 	"testbed/results/pcap"
 	"testbed/results/report"
@@ -71,13 +70,9 @@ func (t *trial) packets(ctx context.Context, p *progress) (out report.Repeat, er
 	if err != nil {
 		return out, err
 	}
-	e, err := t.engine()
+	e, err := t.engine(t.after)
 	if err != nil {
 		return out, err
-	}
-	names := map[string]string{}
-	for role, p := range t.Policies {
-		names[role] = p.Name
 	}
 	facts := t.workloadMeta()
 	cluster := pcap.Cluster{Heartbeat: facts.Heartbeat, DiskRate: facts.DiskRate, DiskSize: facts.DiskSize}
@@ -87,7 +82,7 @@ func (t *trial) packets(ctx context.Context, p *progress) (out report.Repeat, er
 	cfg := live.Config{Fabric: t.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: o.Version, RunID: m.Run, Run: number.Sum64(), Arm: t.Name, ArmIndex: t.place,
 			Repeat: t.repeat, Scenario: spec.Name, Workload: m.Workload, Seed: t.seed(),
-			Policies: names, Holds: catalog.Holds(t.Policies[catalog.RoleCoflow].Name), Cluster: &cluster, Fabric: &shape, Buckets: t.buckets()},
+			Policies: t.policyNames(), Holds: t.holds(), Cluster: &cluster, Fabric: &shape, Buckets: t.buckets()},
 		Disks: disks, Needs: e.Needs(), Heartbeat: spec.Heartbeat.Interval, Phases: t.phases(), Seed: t.seed(), Congestion: spec.Fabric.CongestionControl, Settings: t.settings(), Foreseen: t.Coflows, Notes: metrics.NotesOf(t.Workload), Unheaded: spec.Limits.Duration,
 		Burst: t.burst, Faults: t.faults, Detect: spec.Heartbeat.Detect(), Silence: spec.Heartbeat.Silence(), Convergence: spec.Fabric.Convergence}
 	if spec.Disk != nil && len(t.Writers)+len(t.tasks) > 0 {
@@ -163,6 +158,9 @@ func (t *trial) packets(ctx context.Context, p *progress) (out report.Repeat, er
 	}
 	p.phase(PhaseRead)
 	if err := o.tamper.captures(captures, seen); err != nil {
+		return out, err
+	}
+	if err := t.relabel(); err != nil {
 		return out, err
 	}
 	if cfg.NoCapture {

@@ -225,6 +225,11 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 	if missing := out.Disk.missing(r.o.tamper.free); missing != "" {
 		out.Lack = append(out.Lack, missing)
 	}
+	if r.backend == rundir.Virtual {
+		if lacks := r.o.Virtual.lacks(out.Disk.trial); lacks != "" {
+			out.Lack = append(out.Lack, lacks)
+		}
+	}
 	return out, nil
 }
 

@@ -151,7 +151,8 @@ func (t *trial) replay(ctx context.Context, path string) (out engine.Replayed, e
 	if err != nil {
 		return out, err
 	}
-	e, err := t.arm.trial(t.repeat, *w).engine()
+	t = t.arm.trial(t.repeat, *w)
+	e, err := t.engine(t.itself)
 	if err != nil {
 		return out, err
 	}

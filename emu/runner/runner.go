@@ -82,6 +82,8 @@ type Options struct {
 	Progress func(Progress)
 	// Choice chooses trials, by default all.
 	Choice Choice
+	// forked returns, in a guest, the place of the arm that its trial is from the fork on; nil elsewhere.
+	forked func() (int, error)
 	resume string // the directory of a run to go on with; "" for a new one
 	// tamper lets tests of this package falsify parts of a run, to check that the verdict
 	// detects it.
@@ -188,6 +190,9 @@ func (t *trial) execute(ctx context.Context, p Progress, progressed func(Progres
 		run = t.simulated
 	}
 	rep, err := run(ctx, t.progress(p, progressed))
+	if err == nil && t.of.o.forked != nil {
+		t, err = t.become(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -286,10 +291,18 @@ func lastEnd(rec flows.Records) time.Duration {
 	return end
 }
 
-// engine returns a new engine for an arm.
-func (t *trial) engine() (*engine.Engine, error) {
+// engine returns a new engine for an arm. With a fork, after returns the place of the arm whose policy decides from then
+// on.
+func (t *trial) engine(after func() (int, error)) (*engine.Engine, error) {
 	spec := t.s.Spec
 	named := t.Policies
+	fork, err := t.fork(after)
+	if err != nil {
+		return nil, err
+	}
+	if fork != nil {
+		named = t.of.arms[0].Policies
+	}
 	c, err := catalog.Coflow(named[catalog.RoleCoflow].Name, named[catalog.RoleCoflow].Params)
 	if err != nil {
 		return nil, err
@@ -304,7 +317,7 @@ func (t *trial) engine() (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := engine.Config{Fabric: t.fabric, Capacity: plan.PayloadCapacity(t.fabric), Coflow: c, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
+	cfg := engine.Config{Fabric: t.fabric, Capacity: plan.PayloadCapacity(t.fabric), Coflow: c, Fork: fork, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
 		Heartbeat: spec.Heartbeat.Interval, Phases: t.phases(), Alpha: spec.Heartbeat.Alpha, Tasks: tasks, Zone: zones(t.s, t.fabric), IDs: t.NextIDs(), Seed: t.seed(), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.HostSize()
@@ -339,7 +352,7 @@ func (t *trial) workloadMeta() metrics.WorkloadMeta {
 // simulate runs one repeat of one arm on the fluid model. It logs events if log names a file,
 // meters the loads of links if meter is not nil, and counts their packets if c is not nil.
 func (t *trial) simulate(ctx context.Context, log string, meter *metrics.Meter, c *carried, p *progress) (flows.Records, error) {
-	e, err := t.engine()
+	e, err := t.engine(t.itself)
 	if err != nil {
 		return flows.Records{}, err
 	}
@@ -364,7 +377,7 @@ func (t *trial) simulate(ctx context.Context, log string, meter *metrics.Meter, 
 // includes the times of decisions in the record of the coordinator.
 func (t *trial) drive(ctx context.Context, e *engine.Engine, b engine.Backend, log string, timed bool, p *progress) (rec flows.Records, err error) {
 	seen := observe(t.fabric, t.jobsOnly())
-	watch := &stopwatch{Backend: b, e: e, every: e.Interval()}
+	watch := &stopwatch{Backend: b, e: e}
 	var out io.Writer = io.Discard
 	logs := log != "" && !t.jobsOnly()
 	if logs {
@@ -388,6 +401,9 @@ func (t *trial) drive(ctx context.Context, e *engine.Engine, b engine.Backend, l
 		}
 		return seen.step(now, evs, cmds)
 	})
+	if passed, _ := e.Forked(); err == nil && t.s.Spec.ForkAt > 0 && !passed && !t.idle {
+		err = fmt.Errorf("fork_at %v: arm %s had ended before: choose an earlier time", t.s.Spec.ForkAt, t.Name)
+	}
 	if log != "" {
 		err = errors.Join(err, writeJSON(filepath.Join(filepath.Dir(log), coordinatorFile), watch.record(timed)))
 	}

@@ -36,6 +36,8 @@ type DiskSpace struct {
 	// repeat, and of what the repeats before have left. Left is the size after the run.
 	Peak int64 `json:"peak_bytes"`
 	Left int64 `json:"left_bytes"`
+	// trial is the largest size of one trial: its plain captures and emulated disks.
+	trial int64
 	// Free is the free space of the file system of Directory; unknown if 0.
 	Directory string `json:"directory"`
 	Free      int64  `json:"free_bytes"`
@@ -99,7 +101,7 @@ func space(s *scenario.Scenario, w work, packets []float64, records []flows.Reco
 	if o.CheckScale != (workloads.Factor{}) {
 		left *= 2
 	}
-	return &DiskSpace{Captures: mode, Peak: int64(left + most), Left: int64(left), Directory: o.Out}
+	return &DiskSpace{Captures: mode, trial: int64(most), Peak: int64(left + most), Left: int64(left), Directory: o.Out}
 }
 
 // missing returns how much space is missing, "" if it suffices or is not known, and completes the

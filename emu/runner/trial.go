@@ -145,6 +145,9 @@ func (r *run) drawn(repeat int) (*work, error) {
 		}
 		if repeat == 0 {
 			r.notes = notes
+			if at := r.s.Spec.ForkAt; at > 0 {
+				r.notes = append(r.notes, fmt.Sprintf("up to %v all arms have the coflow policy of %s (fork_at)", at, r.arms[0].Name))
+			}
 		}
 		r.works[repeat] = &w
 	}
@@ -206,11 +209,17 @@ const keyFormat = 1
 func (t *trial) key() (string, error) {
 	one := *t.s
 	one.Spec.Repeat, one.Spec.Arms = scenario.Repeats{}, scenario.Arms{t.Arm}
+	which := []any{keyFormat, t.of.backend, "", t.repeat}
+	if one.Spec.ForkAt > 0 { // what any arm needs is met in all
+		one.Spec.Arms = t.of.s.Spec.Arms
+		which = append(which, t.Name)
+	}
 	of, err := one.Fingerprint()
 	if err != nil {
 		return "", err
 	}
-	b, err := json.Marshal([]any{keyFormat, t.of.backend, of, t.repeat})
+	which[2] = of
+	b, err := json.Marshal(which)
 	if err != nil {
 		return "", fmt.Errorf("key of %s: %w", t.name(), err)
 	}

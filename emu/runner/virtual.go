@@ -32,8 +32,12 @@ import (
 
 // Limits of a guest that runs a trial.
 const (
-	// guestMemory is the memory of a guest, in MB. It takes from this machine what it has touched.
-	guestMemory = 4096
+	// GuestMemory is the default memory of a guest. It takes from this machine what it has touched.
+	GuestMemory = 4 * units.GB
+	// leastMemory is the least memory with which a guest starts.
+	leastMemory = 500 * units.MB
+	// fileShare is the part of a guest's memory that its kernel gives to files.
+	fileShare = 0.5
 	// mostOutput is the most that a guest may write.
 	mostOutput = 16 * units.GB
 	// mostSilence is the time of this machine for which a guest may write nothing.
@@ -54,15 +58,33 @@ const (
 
 // VirtualOptions are what trials in virtual time need.
 type VirtualOptions struct {
-	Kernel string // as guest.Find takes it
+	Kernel string      // as guest.Find takes it
+	Memory units.Bytes // of a guest; 0 means GuestMemory
 	// Silence is the time for which a guest may write nothing before it is ended; 0 means 10 minutes.
 	Silence time.Duration
 	kernel  guest.Kernel
 }
 
+// megabytes returns the memory of a guest in MiB, as qemu takes it.
+func (o VirtualOptions) megabytes() int { return int(cmp.Or(o.Memory, GuestMemory) / units.MiB) }
+
+// lacks returns why a trial does not fit into the memory of its guest, which also holds its captures and disks, or "".
+func (o VirtualOptions) lacks(files int64) string {
+	memory := cmp.Or(o.Memory, GuestMemory)
+	if memory < leastMemory {
+		return fmt.Sprintf("memory of a guest: %v (--vm-memory): must be at least %v", memory, leastMemory)
+	}
+	room := units.Bytes(fileShare * float64(memory))
+	if units.Bytes(files) <= room {
+		return ""
+	}
+	return fmt.Sprintf("memory of a guest: captures and disks of a trial take about %s, and %s of its %v hold files: raise --vm-memory, or write scale: {size: 1/2}",
+		units.Short(float64(files), "B"), units.Short(float64(room), "B"), memory)
+}
+
 // CheckVirtual returns what runs trials in virtual time, or why nothing does.
 func CheckVirtual(ctx context.Context, o VirtualOptions) (guest.Kernel, *rundir.Machine, error) {
-	m := &rundir.Machine{Memory: guestMemory}
+	m := &rundir.Machine{Memory: o.megabytes()}
 	var err error
 	if m.Qemu, err = guest.Version(ctx); err != nil {
 		return guest.Kernel{}, nil, err
@@ -108,6 +130,7 @@ func (r *run) findVirtual(ctx context.Context) (err error) {
 const (
 	guestInput = "/input" // the files of the scenario
 	guestTrial = "/trial.json"
+	guestFork  = "/fork" // the place of the arm from the fork on
 	guestRun   = "/tmp/run"
 )
 
@@ -143,13 +166,18 @@ func (t *trial) image(ctx context.Context) (*guest.Image, error) {
 	for _, f := range t.of.s.Files() {
 		im.Data(path.Join(guestInput, f.Name), f.Data)
 	}
-	key, err := t.key()
+	begins := t
+	if t.s.Spec.ForkAt > 0 {
+		begins = t.of.arms[0].trial(t.repeat, work{})
+		im.Text(guestFork, fmt.Sprintf("%04d", t.place))
+	}
+	key, err := begins.key()
 	if err != nil {
 		return nil, err
 	}
 	// The name of the run is in its captures. It is the same whenever the trial runs.
 	b, err := json.Marshal(guestJob{Version: t.of.o.Version, Captures: t.of.o.Captures, Run: "virtual-" + key[:12],
-		Arm: t.place, Repeat: t.repeat})
+		Arm: begins.place, Repeat: t.repeat})
 	im.Data(guestTrial, b)
 	return im, err
 }
@@ -178,7 +206,7 @@ func (t *trial) inGuest(ctx context.Context, p *progress) (rep *report.Repeat, e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	ended := make(chan error, 1)
-	m := guest.Machine{Kernel: t.of.o.Virtual.kernel, Image: im, Memory: guestMemory, Virtual: true,
+	m := guest.Machine{Kernel: t.of.o.Virtual.kernel, Image: im, Memory: t.of.o.Virtual.megabytes(), Virtual: true,
 		Console: console, Ports: ports}
 	go func() { ended <- m.Run(ctx) }()
 	last, err := t.watchGuest(ports, ended, cancel, p)
@@ -241,6 +269,7 @@ func (t *trial) watchGuest(ports []*os.File, ended <-chan error, cancel context.
 			if now := last.Progress; now != nil {
 				now.Trial, now.Trials, now.Repeats, now.Verdict = p.now.Trial, p.now.Trials, p.now.Repeats,
 					p.now.Verdict
+				now.Arm, now.Name = p.now.Arm, p.now.Name // those of the first arm, with a fork
 				p.now = *now
 				p.phase(now.Phase)
 			}
@@ -350,6 +379,9 @@ func guestRunTrial(ctx context.Context, out io.Writer, show func(Progress)) erro
 		return err
 	}
 	o := Options{StateRoot: "/run/testbed", Version: job.Version, Captures: job.Captures, Out: "/tmp"}
+	if s.Spec.ForkAt > 0 {
+		o.forked = readForked
+	}
 	r, err := newRun(s, o, rundir.Virtual)
 	if err != nil {
 		return err
@@ -369,6 +401,11 @@ func guestRunTrial(ctx context.Context, out io.Writer, show func(Progress)) erro
 	if err := t.execute(ctx, Progress{Trial: 1, Trials: 1}, show); err != nil {
 		return err
 	}
+	place, err := t.after()
+	if err != nil {
+		return err
+	}
+	t.arm = r.arms[place]
 	if err := r.manifest.Seal(r.path, ""); err != nil {
 		return err
 	}

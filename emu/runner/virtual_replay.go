@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"testbed/results/rundir"
+	"testbed/topo/units"
 )
 
 // PacketReplay compares a run in virtual time with the same run again.
@@ -41,6 +42,7 @@ func ReplayPackets(ctx context.Context, dir string, o Options) (*PacketReplay, e
 			return fail(fmt.Errorf("%s: restore it", c))
 		}
 	}
+	o.Virtual.Memory = units.Bytes(m.Machine.Memory) * units.MiB
 	_, now, err := CheckVirtual(ctx, o.Virtual)
 	if err != nil {
 		return fail(err)

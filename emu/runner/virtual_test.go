@@ -2,9 +2,12 @@ package runner
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,8 +22,12 @@ import (
 	"testbed/emu/longtest"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/results/flows"
+	"testbed/results/pcap"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
+	"testbed/results/verdict"
+	"testbed/topo/units"
 )
 
 // The binary of the tests is the program of the guests that they start.
@@ -39,6 +46,16 @@ func TestMain(m *testing.M) {
 func virtualScenario(t *testing.T, seed uint64) *scenario.Scenario {
 	t.Helper()
 	s, err := scenario.Load("testdata/virtual.yaml", scenario.Options{Catalog: catalog.All(), Seed: &seed, Time: scenario.VirtualTime})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// forkScenario is a small scenario with a fork.
+func forkScenario(t *testing.T, time string, seed uint64) *scenario.Scenario {
+	t.Helper()
+	s, err := scenario.Load("testdata/fork.yaml", scenario.Options{Catalog: catalog.All(), Time: time, Seed: &seed})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,23 +125,24 @@ func files(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// In virtual time, the same scenario and seed leave the same bytes in every file of a trial, with no exception, and
-// another seed leaves others. The guests run side by side on processors of which other tests have a part, so
-// that they run at different paces.
+// In virtual time, the same scenario and seed leave the same bytes in every file of a trial, and another seed leaves
+// others. The guests run side by side on processors of which other tests have a part, so that they run at different
+// paces. The three arms have one past: two of them differ in their names only, the third one in nothing before the fork.
 func TestEqualTrialsHaveEqualBytes(t *testing.T) {
 	t.Parallel()
-	longtest.Skip(t, "boots three guests, 30 s of a processor")
+	longtest.Skip(t, "boots four guests, 50 s of a processor")
 	o := needsGuests(t)
-	var trials [3]map[string]string
+	var dirs [2]string
 	var all sync.WaitGroup
-	for i, seed := range []uint64{1, 1, 2} {
-		s, out := virtualScenario(t, seed), t.TempDir()
+	for i, only := range []map[string]bool{nil, {"same/0": true}} {
+		s, out := forkScenario(t, scenario.VirtualTime, uint64(1+i)), t.TempDir()
 		all.Go(func() {
-			done, err := Execute(t.Context(), s, Options{Out: out, Version: "test", Virtual: o})
+			done, err := Execute(t.Context(), s, Options{Out: out, Version: "test", Virtual: o, Captures: KeepCaptures, Choice: Choice{only: only}})
 			if err != nil {
 				t.Error(err)
 				return
 			}
+			dirs[i] = done.Dir
 			m, err := rundir.ReadManifest(done.Dir)
 			if err != nil || m.Backend != rundir.Virtual || m.Machine == nil || len(m.Machine.Kernel) != 64 || len(m.Machine.Program) != 64 {
 				t.Errorf("manifest: %+v, %v", m, err)
@@ -132,26 +150,99 @@ func TestEqualTrialsHaveEqualBytes(t *testing.T) {
 			if done.Report.Summary.Source != rundir.Virtual {
 				t.Errorf("source %q, want %q", done.Report.Summary.Source, rundir.Virtual)
 			}
-			trials[i] = files(t, filepath.Join(done.Dir, "fair", "0"))
+			if done.Level() != verdict.Pass {
+				t.Errorf("verdict %v", done.Level())
+			}
 		})
 	}
 	all.Wait()
 	if t.Failed() {
 		return
 	}
-	if len(trials[0]) < 10 || len(trials[0]["/"+rundir.TrialFile]) == 0 {
-		t.Errorf("files of the trial: %d", len(trials[0]))
+	first, same := files(t, filepath.Join(dirs[0], "fair", "0")), files(t, filepath.Join(dirs[0], "same", "0"))
+	if len(first) < 10 || len(first["/"+rundir.TrialFile]) == 0 || len(same) != len(first) {
+		t.Errorf("%d files of the first arm, and %d of the same one", len(first), len(same))
 	}
-	for name, content := range trials[0] {
-		if trials[1][name] != content {
-			t.Errorf("%s differs between two runs", name)
+	named := map[string]bool{"/" + rundir.TrialFile: true, "/" + figuresFile: true}
+	for name, content := range first {
+		if !named[name] && !strings.HasSuffix(name, pcap.Suffix) && same[name] != content {
+			t.Errorf("%s differs between two equal arms", name)
 		}
 	}
-	if len(trials[1]) != len(trials[0]) {
-		t.Errorf("%d files, and %d again", len(trials[0]), len(trials[1]))
+	at := forkScenario(t, scenario.VirtualTime, 1).Spec.ForkAt
+	for arm, other := range map[string]string{"same": dirs[0], "sebf": dirs[0], "another seed": dirs[1]} {
+		dir := filepath.Join(other, arm, "0", capturesDir)
+		if other == dirs[1] {
+			dir = filepath.Join(other, "same", "0", capturesDir)
+		}
+		equal, differ := commonPast(t, filepath.Join(dirs[0], "fair", "0", capturesDir), dir)
+		switch arm {
+		case "same":
+			if differ != pcapNever {
+				t.Errorf("same: packets differ %v after the start", differ)
+			}
+		case "sebf":
+			if differ < at || differ > at+100*time.Millisecond || equal < 100 {
+				t.Errorf("sebf: packets differ %v after the start, after %d equal ones, want soon after %v", differ, equal, at)
+			}
+		default:
+			if differ >= at {
+				t.Errorf("another seed: the same packets for %v", differ)
+			}
+		}
 	}
-	if trials[2]["/events.jsonl"] == trials[0]["/events.jsonl"] || trials[2]["/captures/h0-00.pcapng.zst"] == trials[0]["/captures/h0-00.pcapng.zst"] {
-		t.Error("another seed leaves the same events or packets")
+}
+
+// pcapNever is the time at which equal captures differ.
+const pcapNever = time.Duration(math.MaxInt64)
+
+// commonPast returns how many packets of two trials are equal, host by host, before those that differ, and when, after
+// the start, the first one differs.
+func commonPast(t *testing.T, a, b string) (equal int, differ time.Duration) {
+	t.Helper()
+	res, err := flows.Reduce(t.Context(), a, flows.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pcap.List(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	differ = pcapNever
+	for _, f := range list {
+		of := [2][]pcap.Packet{packetsOf(t, f.Path), packetsOf(t, filepath.Join(b, filepath.Base(f.Path)))}
+		n := 0
+		for n < min(len(of[0]), len(of[1])) && of[0][n].Stamp == of[1][n].Stamp && bytes.Equal(of[0][n].Data, of[1][n].Data) {
+			n++
+		}
+		equal += n
+		for _, packets := range of {
+			if n < len(packets) {
+				differ = min(differ, time.Duration(packets[n].Stamp-res.Zero.UnixNano()))
+			}
+		}
+	}
+	return equal, differ
+}
+
+// packetsOf returns the packets of a capture.
+func packetsOf(t *testing.T, path string) (all []pcap.Packet) {
+	t.Helper()
+	r, err := pcap.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		p, err := r.Next()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Data = bytes.Clone(p.Data)
+		all = append(all, p)
 	}
 }
 
@@ -230,6 +321,26 @@ func TestForecastOfVirtualTime(t *testing.T) {
 	}
 	if err := f.Refusal(false); strings.Contains(fmt.Sprint(err), "calibrate") {
 		t.Errorf("refusal %v: a guest has no calibration", err)
+	}
+}
+
+// A trial whose captures and disks do not fit into the memory of its guest is refused.
+func TestMemoryOfGuests(t *testing.T) {
+	for _, tt := range []struct {
+		memory units.Bytes
+		files  int64
+		want   string
+	}{
+		{0, 2e9, ""}, {0, 2e9 + 1, "captures and disks of a trial take about 2.00 GB, and 2.00 GB of its 4GB hold files: raise --vm-memory"},
+		{8 * units.GB, 2e9 + 1, ""}, {units.MB, 0, "must be at least 500MB"},
+	} {
+		if got := (VirtualOptions{Memory: tt.memory}).lacks(tt.files); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%d bytes in %v: %q, want %q", tt.files, tt.memory, got, tt.want)
+		}
+	}
+	f, err := Predict(t.Context(), virtualScenario(t, 1), Options{Virtual: VirtualOptions{Memory: units.MB}})
+	if err != nil || f.Refusal(true) == nil || !strings.Contains(f.Refusal(true).Error(), "--vm-memory") {
+		t.Errorf("a guest of 1 MB: %v, %v", f.Refusal(true), err)
 	}
 }
 

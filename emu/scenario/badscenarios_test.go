@@ -254,27 +254,27 @@ s.yaml:34:78: capture.links[5]: link "[>x": syntax error in pattern`},
 	{"wrong indentation", "  spines: ${n}", "   spines: ${n}", nil,
 		`s.yaml:5:10: not YAML: mapping values are not allowed in this context`},
 	{"empty file", "", "# nothing\n", nil,
-		`s.yaml:1:1: empty file: expected a scenario with the keys version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, time, capture, limits`},
+		`s.yaml:1:1: empty file: expected a scenario with the keys version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, fork_at, repeat, tries, seed, time, capture, limits`},
 	{"a list", "", "- a\n", nil,
-		`s.yaml:1:1: a list: expected a mapping with the keys version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, time, capture, limits`},
+		`s.yaml:1:1: a list: expected a mapping with the keys version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, fork_at, repeat, tries, seed, time, capture, limits`},
 	{"alias bomb", "", "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nname: *c\n", nil,
-		`s.yaml:1:1: a: unknown key: expected one of version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, time, capture, limits
+		`s.yaml:1:1: a: unknown key: expected one of version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, fork_at, repeat, tries, seed, time, capture, limits
 s.yaml:1:1: fabric: missing: expected a mapping of keys to values
 s.yaml:1:1: workload: missing: expected a list
 s.yaml:1:1: arms: missing: expected a list of arms, or a mapping such as {coflow: [fair, sebf], placement: [hdfs, sinbad]}
 s.yaml:1:4: a: anchor &a: not supported in scenarios: leave it out, or give the value a name under vars
-s.yaml:2:1: b: unknown key: expected one of version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, time, capture, limits
+s.yaml:2:1: b: unknown key: expected one of version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, fork_at, repeat, tries, seed, time, capture, limits
 s.yaml:2:4: b: anchor &b: not supported in scenarios: leave it out, or give the value a name under vars
 s.yaml:2:8: b[0]: alias *a: not supported in scenarios: write the value out, or give it a name under vars
 s.yaml:2:12: b[1]: alias *a: not supported in scenarios: write the value out, or give it a name under vars
-s.yaml:3:1: c: unknown key: expected one of version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, time, capture, limits
+s.yaml:3:1: c: unknown key: expected one of version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, fork_at, repeat, tries, seed, time, capture, limits
 s.yaml:3:4: c: anchor &c: not supported in scenarios: leave it out, or give the value a name under vars
 s.yaml:3:8: c[0]: alias *b: not supported in scenarios: write the value out, or give it a name under vars
 s.yaml:3:12: c[1]: alias *b: not supported in scenarios: write the value out, or give it a name under vars
 s.yaml:4:7: name: alias *c: not supported in scenarios: write the value out, or give it a name under vars`},
 	{"merge key and tag", "", "name: !!str x\n<<: {seed: 1}\nfabric: {leaves: 1, spines: 0, hosts_per_leaf: 2, host_link: 10Mbps}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair]}\n", nil,
 		`s.yaml:1:7: name: tag !!str: not supported in scenarios: leave it out
-s.yaml:2:1: <<: unknown key: expected one of version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, repeat, tries, seed, time, capture, limits`},
+s.yaml:2:1: <<: unknown key: expected one of version, name, vars, sweep, fabric, disk, heartbeat, coordinator, fluid, setup, scale, workload, tasks, faults, arms, fork_at, repeat, tries, seed, time, capture, limits`},
 	{"arms without end", "", "name: x\nfabric: {leaves: 2, spines: 1, hosts_per_leaf: 4, host_link: 10Mbps}\nworkload: [{kind: trace, path: small.txt}]\narms: {coflow: [fair, fair, fair, fair, fair, fair, fair, fair, fair, fair, fair], placement: [hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs, hdfs]}\n", nil,
 		`s.yaml:4:7: arms: 110 combinations: must be at most 100`},
 	{"unknown variable", "spines: ${n}", "spines: ${m}", nil,

@@ -257,6 +257,7 @@ arms: [{name: x}]
 repeat: 2
 tries: 2
 time: virtual
+fork_at: 2s
 seed: 9
 scale.size: 2
 scale.time: 2

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"reflect"
 
 	"testbed/policies/catalog"
 	"testbed/topo"
@@ -57,6 +58,7 @@ func (c *checker) check() {
 		}
 	}
 	c.required(writes, tasks)
+	c.forks()
 	c.tasks(tasks)
 	c.faults()
 	c.capture()
@@ -91,6 +93,26 @@ func (c *checker) required(writes, tasks bool) {
 			case named && r.Required == catalog.RunsTasks && !tasks:
 				c.failAt(path, "no effect: a %s policy requires a workload with jobs of tasks: remove it, or add an item of kind tasks", r.Name)
 			}
+		}
+	}
+}
+
+// forks checks that arms with a shared past differ in nothing but the policy that can be replaced during a run.
+func (c *checker) forks() {
+	if c.spec.ForkAt == 0 {
+		return
+	}
+	for i, arm := range c.spec.Arms {
+		first := c.spec.Arms[0]
+		for _, r := range c.catalog {
+			path := fmt.Sprintf("arms[%d].%s", i, r.Name)
+			if r.Name != catalog.RoleCoflow && c.sound(path) && !reflect.DeepEqual(arm.Policies[r.Name], first.Policies[r.Name]) {
+				c.failAt(path, "differs from that of arm %s, but fork_at gives all arms the same past: only coflow policies "+
+					"can differ, which decide again at any moment", first.Name)
+			}
+		}
+		if path := fmt.Sprintf("arms[%d].set", i); len(arm.Set) > 0 && c.sound(path) {
+			c.failAt(path, "changes the scenario of an arm, but fork_at gives all arms the same past: only coflow policies can differ")
 		}
 	}
 }

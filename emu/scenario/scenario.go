@@ -25,6 +25,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -46,6 +47,8 @@ type Options struct {
 	Seed *uint64
 	// Time replaces that of the file, if it is not "".
 	Time string
+	// ForkAt replaces that of the file, if it is not 0.
+	ForkAt time.Duration
 	// Catalog lists the roles, which are keys of arms, and their policies.
 	Catalog catalog.Catalog
 	// Open opens a trace; nil is files.Open, which accepts only regular files.
@@ -237,6 +240,9 @@ func parse(name string, data []byte, o Options, point []Assignment) (_ *Scenario
 	}
 	if o.Time != "" {
 		sub.state(root, "time", "!!str", o.Time)
+	}
+	if o.ForkAt != 0 {
+		sub.state(root, "fork_at", "!!str", o.ForkAt.String())
 	}
 	sub.unused(root)
 	d.at[""] = root

@@ -65,6 +65,9 @@ type Spec struct {
 	Faults []Fault `yaml:"faults,omitempty"`
 	// Arms are the variants to compare under the same workload: policies, and changes of other keys.
 	Arms Arms `yaml:"arms" jsonschema:"required"`
+	// ForkAt is the time of a run until which all arms have the coflow policy of the first arm, and thus the same past.
+	// Arms can then differ in their coflow policies only. In virtual time the packets before it are equal.
+	ForkAt time.Duration `yaml:"fork_at,omitempty" least:"1ms" most:"24h" scale:"keep"`
 	// Repeat is the number of repeats of each arm, each with a random seed of its own. With at_least, at_most
 	// and until, the repeats of a point stop at the first of two or three looks, at set numbers of repeats, at which the
 	// intervals of all arms are narrow enough.

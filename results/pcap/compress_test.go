@@ -365,3 +365,42 @@ func BenchmarkCompress(b *testing.B) {
 		b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "packets/s")
 	})
 }
+
+// Relabel changes the description of a capture and nothing else.
+func TestRelabel(t *testing.T) {
+	plain := connections(t, 500)
+	path := filepath.Join(t.TempDir(), "h0-03"+Suffix)
+	if err := os.WriteFile(path, plain, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Relabel(path, func(m *Meta) { m.Arm = "a much longer name of an arm" }); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := readPackets(plain)
+	now, err2 := readPackets(b)
+	if err != io.EOF || err2 != io.EOF {
+		t.Fatal(err, err2)
+	}
+	if d := cmp.Diff(was, now); d != "" {
+		t.Errorf("packets (-want +got):\n%s", d)
+	}
+	r, err := NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sampleMeta()
+	want.Arm = "a much longer name of an arm"
+	if m, ok := r.Meta(); !ok || !m.Equal(want) {
+		t.Errorf("description %+v", m)
+	}
+	if err := os.WriteFile(path, compress(t, plain), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Relabel(path, func(*Meta) {}); err == nil {
+		t.Error("a compressed capture has another description")
+	}
+}

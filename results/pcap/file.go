@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
@@ -105,6 +106,50 @@ func CompressFile(ctx context.Context, path string) (compressed string, err erro
 		return "", fmt.Errorf("compress capture: %w", err)
 	}
 	return compressed, nil
+}
+
+// Relabel changes the description of a capture that Writer wrote and that is not compressed. All else stays as it is.
+func Relabel(path string, change func(*Meta)) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("describe capture %s: %w", path, err)
+		}
+	}()
+	r, err := Open(path)
+	if err != nil {
+		return err
+	}
+	m, ok := r.Meta()
+	if err := r.Close(); err != nil {
+		return err
+	}
+	from, err := safefile.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	var head [8]byte // type and size of the first block
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		return err
+	}
+	if !ok || binary.LittleEndian.Uint32(head[:]) != sectionHeader {
+		return errors.New("it has no description, or is compressed")
+	}
+	if _, err := from.Seek(int64(binary.LittleEndian.Uint32(head[4:])), io.SeekStart); err != nil {
+		return err
+	}
+	change(&m)
+	return safefile.Write(path, func(to io.Writer) error {
+		w := &Writer{w: to}
+		if err := w.section(m); err != nil {
+			return err
+		}
+		if err := w.flush(); err != nil {
+			return err
+		}
+		_, err := io.Copy(to, from)
+		return err
+	})
 }
 
 // readBack compares a compressed capture with the hash of the plain one.

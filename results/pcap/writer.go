@@ -68,20 +68,10 @@ func NewWriter(w io.Writer, m Meta, interfaces []Interface) (*Writer, error) {
 	if len(interfaces) == 0 {
 		return nil, errors.New("pcapng: a capture needs at least one interface")
 	}
-	comment, err := m.comment()
-	if err != nil {
+	out := &Writer{w: w, buf: make([]byte, 0, writeBuffer), interfaces: append([]Interface(nil), interfaces...)}
+	if err := out.section(m); err != nil {
 		return nil, err
 	}
-	out := &Writer{w: w, buf: make([]byte, 0, writeBuffer), interfaces: append([]Interface(nil), interfaces...)}
-	out.begin(sectionHeader)
-	out.uint32(byteOrderMagic)
-	out.uint32(1)              // version 1.0
-	out.uint64(math.MaxUint64) // length of the section: unknown
-	out.option(optHardware, runtime.GOARCH)
-	out.option(optOS, runtime.GOOS)
-	out.option(optApplication, m.Tool+" "+m.Version)
-	out.option(optComment, comment)
-	out.finish(0)
 	for _, i := range interfaces {
 		if first := interfaces[0].SnapLen; i.SnapLen != first { // libpcap does not read such a file
 			return nil, fmt.Errorf("pcapng: interface %q keeps %d bytes of a packet and the first one %d: must be equal", i.Name, i.SnapLen, first)
@@ -108,6 +98,24 @@ func NewWriter(w io.Writer, m Meta, interfaces []Interface) (*Writer, error) {
 		out.finish(start)
 	}
 	return out, nil
+}
+
+// section begins a capture with its description.
+func (w *Writer) section(m Meta) error {
+	comment, err := m.comment()
+	if err != nil {
+		return err
+	}
+	w.begin(sectionHeader)
+	w.uint32(byteOrderMagic)
+	w.uint32(1)              // version 1.0
+	w.uint64(math.MaxUint64) // length of the section: unknown
+	w.option(optHardware, runtime.GOARCH)
+	w.option(optOS, runtime.GOOS)
+	w.option(optApplication, m.Tool+" "+m.Version)
+	w.option(optComment, comment)
+	w.finish(0)
+	return nil
 }
 
 // Blocks are built at the end of the buffer, little endian.

@@ -1,0 +1,246 @@
+package runner
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"testbed/emu/guest"
+	"testbed/emu/longtest"
+	"testbed/emu/scenario"
+	"testbed/results/rundir"
+)
+
+// bootEnv makes a test of this file the process that runs a trial in virtual time, into a directory, with a seed.
+const bootEnv = "RUNNER_BOOT"
+
+// boot runs the trial if this process is to do so.
+func boot(t *testing.T) {
+	dir, seed, ok := strings.Cut(os.Getenv(bootEnv), "#")
+	if !ok {
+		return
+	}
+	n, err := strconv.ParseUint(seed, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Out: dir, Version: "test", Choice: Choice{only: map[string]bool{"fair/0": true}}}
+	if _, err := Execute(t.Context(), forkScenario(t, scenario.VirtualTime, n), o); err != nil {
+		t.Fatal(err)
+	}
+	t.SkipNow()
+}
+
+// booted returns the command of boot, after words that start it in another way.
+func booted(t *testing.T, before []string, program, dir string, seed int) *exec.Cmd {
+	t.Helper()
+	args := append(slices.Clone(before), program, "-test.run=^"+t.Name()+"$")
+	c := exec.Command(args[0], args[1:]...)
+	c.Env = append(os.Environ(), fmt.Sprintf("%s=%s#%d", bootEnv, dir, seed), "HOME="+dir)
+	c.Dir = "."
+	return c
+}
+
+// public returns a directory for all users with this program, what the tests read, and a kernel, whose directory it sets
+// in the environment.
+func public(t *testing.T, k guest.Kernel) (dir, program string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "boots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	root := filepath.Dir(filepath.Dir(k.Image))
+	if root != "/" {
+		t.Setenv(guest.Env, filepath.Join(dir, "kernel"))
+		err = os.CopyFS(filepath.Join(dir, "kernel"), os.DirFS(root))
+	}
+	program = filepath.Join(dir, "program")
+	b, err2 := os.ReadFile(os.Args[0])
+	err = errors.Join(err, err2, os.Chmod(dir, 0o755), os.WriteFile(program, b, 0o755), os.CopyFS(filepath.Join(dir, "testdata"),
+		os.DirFS("testdata")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, program
+}
+
+// Ten boots of a trial leave the same bytes in all of its files: one alone, the others side by side and with two busy
+// loops, some of them as an ordinary user without capabilities, in namespaces of a container, and where libraries do not
+// use some instructions of this processor, as on an older one. Another seed leaves others.
+func TestBootsAnywhere(t *testing.T) {
+	boot(t)
+	longtest.Nightly(t, "boots eleven guests, four minutes of a processor")
+	needsGuests(t)
+	k, _, err := CheckVirtual(t.Context(), VirtualOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, program := public(t, k)
+	ordinary := []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"}
+	contained := append([]string{"unshare", "--net", "--ipc", "--uts", "--pid", "--fork", "--mount-proc"}, ordinary...)
+	if os.Geteuid() != 0 {
+		ordinary, contained = nil, nil
+	}
+	const masked = "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX2,-AVX,-ERMS,-BMI2,-SSE4_2"
+	type way struct {
+		before []string
+		env    string
+		seed   int
+	}
+	start := func(place int, w way) (trial string, wait func() error) {
+		out := filepath.Join(dir, strconv.Itoa(place))
+		c := booted(t, w.before, program, out, w.seed)
+		c.Dir, c.Env = dir, append(c.Env, w.env)
+		var text bytes.Buffer
+		c.Stdout, c.Stderr = &text, &text
+		if err := errors.Join(os.Mkdir(out, 0o777), os.Chmod(out, 0o777), c.Start()); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(out, "latest", "fair", "0"), func() error {
+			if err := c.Wait(); err != nil {
+				return fmt.Errorf("%w: %s", err, &text)
+			}
+			return nil
+		}
+	}
+	sums := func(trial string) map[string][sha256.Size]byte {
+		all := map[string][sha256.Size]byte{}
+		for name, content := range files(t, trial+"/") {
+			all[name] = sha256.Sum256([]byte(content))
+		}
+		return all
+	}
+	trial, wait := start(0, way{seed: 1})
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	want := sums(trial)
+	runtime.LockOSThread() // the loops end with it, even if this process is killed
+	defer runtime.UnlockOSThread()
+	for range 2 {
+		loop := exec.Command("sh", "-c", "while :; do :; done")
+		loop.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+		if err := loop.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = loop.Process.Kill()
+			_ = loop.Wait() // it was killed
+		}()
+	}
+	ways := []way{
+		{seed: 1}, {seed: 1}, {seed: 1, before: ordinary}, {seed: 1, before: ordinary}, {seed: 1, before: contained}, {seed: 1, before: contained},
+		{seed: 1, env: masked}, {seed: 1, env: masked, before: ordinary}, {seed: 1, env: masked, before: contained}, {seed: 2},
+	}
+	trials, waits := make([]string, len(ways)), make([]func() error, len(ways))
+	for i, w := range ways {
+		trials[i], waits[i] = start(1+i, w)
+	}
+	for i, w := range ways {
+		if err := waits[i](); err != nil {
+			t.Errorf("%+v: %v", w, err)
+			continue
+		}
+		got, differ := sums(trials[i]), 0
+		for name, sum := range want {
+			if got[name] != sum {
+				differ++
+				if w.seed == 1 {
+					t.Errorf("%+v: %s differs", w, name)
+				}
+			}
+		}
+		t.Logf("%+v: %d of %d files differ", w, differ, len(want))
+		if len(got) != len(want) || w.seed != 1 && differ == 0 {
+			t.Errorf("%+v: %d files, want %d, and others with another seed", w, len(got), len(want))
+		}
+	}
+}
+
+// After kill -9 of the program no guest is left, and nothing on disk but the directory of the run with its partial trial.
+func TestKilledInVirtualTime(t *testing.T) {
+	boot(t)
+	t.Parallel()
+	longtest.Skip(t, "boots a guest, 5 s of a processor")
+	needsGuests(t)
+	temporary, dir := t.TempDir(), t.TempDir()
+	c := booted(t, nil, os.Args[0], dir, 1)
+	c.Env = append(c.Env, "TMPDIR="+temporary)
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Env = append(c.Env, "XDG_CACHE_HOME="+cache)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reported := func() bool {
+		lines, _ := filepath.Glob(filepath.Join(dir, "fork-*", "fair", "0", "guest.jsonl"))
+		if len(lines) == 0 {
+			return false
+		}
+		info, err := os.Stat(lines[0])
+		return err == nil && info.Size() > 0
+	}
+	within := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(5 * time.Minute); !done(); time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	within("the guest reports nothing", reported)
+	if len(qemus(dir)) != 1 {
+		t.Errorf("guests %v, want 1", qemus(dir))
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // it was killed
+	within("the guest outlives its caller", func() bool { return len(qemus(dir)) == 0 })
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("temporary files %v, %v", left, err)
+	}
+	runs, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range runs {
+		if e.Name() != "latest" && !strings.HasPrefix(e.Name(), "fork-") {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+	if ended, _ := filepath.Glob(filepath.Join(dir, "fork-*", "fair", "0", rundir.TrialFile)); len(ended) > 0 {
+		t.Errorf("the trial has ended: %v", ended)
+	}
+}
+
+// qemus returns the processes with a guest of a run below a directory.
+func qemus(dir string) (pids []string) {
+	list, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range list {
+		b, err := os.ReadFile(name)
+		if err == nil && strings.Contains(string(b), guest.Program) && strings.Contains(string(b), dir) {
+			pids = append(pids, filepath.Base(filepath.Dir(name)))
+		}
+	}
+	return pids
+}
