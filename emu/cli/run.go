@@ -83,6 +83,8 @@ const vmKernelUsage = "kernel of virtual time: `path` of an unpacked Debian pack
 func addVirtual(cmd *cobra.Command, to *runner.VirtualOptions) {
 	cmd.Flags().StringVar(&to.Kernel, "vm-kernel", "", vmKernelUsage)
 	cmd.Flags().TextVar(&to.Memory, "vm-memory", runner.GuestMemory, "memory of a guest in virtual time, a `size`; half of it holds captures and disks")
+	cmd.Flags().IntVar(&to.Speed, "vm-speed", guest.DefaultSpeed, fmt.Sprintf("speed of a guest in virtual time: `instructions` "+
+		"in a nanosecond, 1 to %d; more carry higher rates and take longer to start", guest.MostSpeed))
 }
 
 // addPoint adds the flag that chooses points.

@@ -32,6 +32,13 @@ const (
 // Install is the command that installs, on Debian, what guests need.
 const Install = "apt-get install --no-install-recommends " + Package + " " + MetaPackage
 
+// Speeds of a machine in virtual time, in instructions in a nanosecond. At boot, 100 ms of instructions go into the
+// calibration of its timer.
+const (
+	DefaultSpeed = 4
+	MostSpeed    = 16
+)
+
 // Machine is a virtual machine.
 type Machine struct {
 	Kernel     Kernel
@@ -39,6 +46,8 @@ type Machine struct {
 	Memory     int // MB
 	Processors int // of a machine in real time; one in virtual time has one
 	Virtual    bool
+	// Speed is the number of instructions that a machine in virtual time executes in a nanosecond.
+	Speed int
 	// Console is the file for messages of the kernel.
 	Console string
 	// Ports are regular files. The guest appends to them what it writes to Port.
@@ -124,14 +133,22 @@ func (m Machine) arguments() []string {
 	if m.Virtual {
 		args = append(args,
 			"-accel", "tcg,thread=single", "-smp", "1",
-			// One instruction is one nanosecond, and idle time passes at once. Recording, to nowhere, makes qemu
+			// Without the timers of a PC the kernel has none but those of the processor. It takes their frequency
+			// from the one of its time stamp counter, which its arguments state: Speed times the true one. So all of
+			// its clocks are slower by that.
+			"-machine", "microvm,acpi=on,pit=off,pic=off,rtc=on,isa-serial=on,pcie=on",
+			// One instruction is one nanosecond of qemu, and idle time passes at once. Recording, to nowhere, makes qemu
 			// order its events by the count of instructions, not as threads of the host happen to run.
 			"-icount", "shift=0,sleep=off,align=off,rr=record,rrfile=/dev/null",
-			"-cpu", "max,-rdrand,-rdseed", // which return numbers of the host
+			// Random numbers are of the host. Strings are copied by the word, not by the byte.
+			"-cpu", "max,-rdrand,-rdseed,-erms,-fsrm",
 			"-seed", "1", // of the random numbers that qemu gives a guest: some versions give it a seed at boot
 			"-rtc", "base=2026-01-01,clock=vm")
 		// Addresses of the kernel, and its random numbers, are the same at each boot.
-		boot = append(boot, "loglevel=3", "nokaslr", "random.trust_cpu=off")
+		boot = append(boot, "loglevel=3", "nokaslr", "random.trust_cpu=off",
+			fmt.Sprintf("tsc_early_khz=%d000000", m.Speed), "tsc=reliable",
+			// A guest runs one program, and needs no protection from it.
+			"mitigations=off", "init_on_alloc=0")
 	} else {
 		args = append(args, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", strconv.Itoa(m.Processors))
 		boot = append(boot, "loglevel=5")

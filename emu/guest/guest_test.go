@@ -139,10 +139,11 @@ func TestArguments(t *testing.T) {
 	if got := strings.Join(m.arguments(), " "); !strings.Contains(got, "-smp 2") || strings.Contains(got, "icount") || strings.Contains(got, "virtio-serial") || !strings.HasSuffix(got, " -more") {
 		t.Errorf("in real time: %s", got)
 	}
-	m.Virtual, m.Ports = true, make([]*os.File, 2)
+	m.Virtual, m.Speed, m.Ports = true, 3, make([]*os.File, 2)
 	got := strings.Join(m.arguments(), " ")
 	for _, want := range []string{
 		"-smp 1", "tcg,thread=single", "shift=0,sleep=off,align=off,rr=record,rrfile=/dev/null", "-rdrand,-rdseed", "-seed 1", "clock=vm",
+		"tsc_early_khz=3000000 tsc=reliable", "-machine microvm,acpi=on,pit=off,pic=off",
 		"nokaslr random.trust_cpu=off", "virtio-serial-pci,ioeventfd=off", "path=/proc/self/fd/5,append=on -device virtserialport,nr=2,chardev=port1",
 	} {
 		if !strings.Contains(got, want) {
@@ -168,7 +169,7 @@ func TestEndsWithItsCaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := Machine{Kernel: k, Image: im, Memory: 512, Virtual: true, Console: "/dev/null", Args: []string{"-pidfile", filepath.Join(dir, "pid")}}
+	m := Machine{Kernel: k, Image: im, Memory: 512, Virtual: true, Speed: 1, Console: "/dev/null", Args: []string{"-pidfile", filepath.Join(dir, "pid")}}
 	if called {
 		t.Fatal(m.Run(t.Context()))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -163,6 +164,66 @@ func ServePacketsFirst() error {
 		return nil
 	}
 	return fmt.Errorf("the guest has no thread %s", packetThread)
+}
+
+// CheckClock sleeps several times. Bounds are of the median of how late a sleep ends, of which 50 µs are the slack of
+// timers, and of the interrupts of the timer for a sleep: 2 to 5, where one that fires at half its time causes 12 more.
+const (
+	clockSleeps     = 11
+	clockSleep      = 5 * time.Millisecond
+	clockLate       = 200 * time.Microsecond
+	clockInterrupts = 10
+)
+
+// CheckClock returns an error if the kernel of a guest does not keep time at a speed, or if its timers do not agree with
+// its clock: those that fire early are set again and again.
+func CheckClock(speed int) error {
+	clock, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+	if err != nil {
+		return err
+	}
+	mhz, err := firstField("/proc/cpuinfo", "cpu MHz")
+	if err != nil {
+		return err
+	}
+	before, err := firstField("/proc/interrupts", "LOC")
+	if err != nil {
+		return err
+	}
+	var late []time.Duration
+	for range clockSleeps {
+		start := time.Now()
+		time.Sleep(clockSleep)
+		late = append(late, time.Since(start)-clockSleep)
+	}
+	after, err := firstField("/proc/interrupts", "LOC")
+	if err != nil {
+		return err
+	}
+	slices.Sort(late)
+	median, interrupts := late[len(late)/2], (after-before)/clockSleeps
+	if !strings.HasPrefix(string(clock), "tsc") || mhz != float64(1000*speed) || median > clockLate ||
+		interrupts > clockInterrupts {
+		return fmt.Errorf("the kernel of the guest keeps no time at %d instructions in a nanosecond: its clock %s has "+
+			"%v MHz, and a sleep of %v ends %v late, after %.0f interrupts: use %s, or speed 1", speed,
+			strings.TrimSpace(string(clock)), mhz, clockSleep, median, interrupts, MetaPackage)
+	}
+	return nil
+}
+
+// firstField returns the first number after a key in a file of proc(5).
+func firstField(file, key string) (float64, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if fields := strings.Fields(rest); strings.TrimSpace(name) == key && len(fields) > 0 {
+			return strconv.ParseFloat(fields[0], 64)
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s", file, key)
 }
 
 // AwaitFile waits until the kernel has found a device.

@@ -226,7 +226,7 @@ func (f *Forecast) place() string {
 // carries states the capacity that the shares of a forecast refer to.
 func (f *Forecast) carries() string {
 	if f.Host > 0 {
-		return fmt.Sprintf("virtual time: one processor at %v per packet", virtualCost)
+		return fmt.Sprintf("virtual time: one processor at %v per packet", f.Cost)
 	} else if c := f.Capacity; c == nil {
 		return fmt.Sprintf("not calibrated: %d processors at the default of %v per packet", runtime.NumCPU(), PacketCost)
 	} else if c.Bounded {

@@ -54,6 +54,8 @@ type Forecast struct {
 	Capacity *calibration.Capacity `json:"capacity,omitempty"`
 	// Host is the predicted time of one processor of this machine for all trials in virtual time.
 	Host time.Duration `json:"host_ns,omitempty"`
+	// Cost is the predicted time of a guest for a packet at each shaper it passes.
+	Cost time.Duration `json:"guest_ns_per_packet,omitempty"`
 	// Decision is the reaction of Execute to the predicted load.
 	Decision *Decision `json:"decision,omitempty"`
 
@@ -115,6 +117,9 @@ func Predict(ctx context.Context, s *scenario.Scenario, o Options) (*Forecast, e
 }
 
 func (r *run) preview() (*Forecast, error) {
+	if err := r.o.Virtual.check(); err != nil {
+		return nil, err
+	}
 	w, err := r.drawn(0)
 	if err != nil {
 		return nil, err
@@ -177,7 +182,7 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 		}
 		processors := runtime.NumCPU()
 		if r.backend == rundir.Virtual {
-			capacity, cost, processors = nil, virtualCost, 1
+			capacity, cost, processors = nil, r.o.Virtual.cost(), 1
 		}
 		links, err := a.s.CapturedLinks(a.fabric)
 		if err != nil {
@@ -206,7 +211,8 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 		a.predicted, records, out.Load = &rec, append(records, rec), append(out.Load, l)
 		out.Duration += l.Duration * time.Duration(r.s.Spec.Repeat.AtMost)
 		if r.backend == rundir.Virtual {
-			out.Host += time.Duration(r.s.Spec.Repeat.AtMost) * (virtualBoot + time.Duration(virtualPace*l.Packets*l.Duration.Seconds()*float64(virtualCost)))
+			out.Cost = cost
+			out.Host += time.Duration(r.s.Spec.Repeat.AtMost) * r.o.Virtual.host(l.Packets*l.Duration.Seconds())
 		}
 		need = need.Most(resources(a.s, a.fabric, []flows.Records{rec}))
 	}

@@ -42,7 +42,7 @@ func ReplayPackets(ctx context.Context, dir string, o Options) (*PacketReplay, e
 			return fail(fmt.Errorf("%s: restore it", c))
 		}
 	}
-	o.Virtual.Memory = units.Bytes(m.Machine.Memory) * units.MiB
+	o.Virtual.Memory, o.Virtual.Speed = units.Bytes(m.Machine.Memory)*units.MiB, m.Machine.Speed
 	_, now, err := CheckVirtual(ctx, o.Virtual)
 	if err != nil {
 		return fail(err)
@@ -101,6 +101,7 @@ func machinesDiffer(was *Manifest, tool string, now *rundir.Machine) []string {
 	for _, x := range []struct{ what, was, now string }{
 		{"testbed", was.Tool, tool}, {"program_sha256", was.Machine.Program, now.Program}, {"qemu", was.Machine.Qemu, now.Qemu},
 		{"kernel_sha256", was.Machine.Kernel, now.Kernel}, {"memory_mb", fmt.Sprint(was.Machine.Memory), fmt.Sprint(now.Memory)},
+		{"instructions_per_ns", fmt.Sprint(was.Machine.Speed), fmt.Sprint(now.Speed)},
 	} {
 		if x.was != x.now {
 			all = append(all, fmt.Sprintf("%s was %s, and is %s", x.what, x.was, x.now))

@@ -304,7 +304,7 @@ func TestForecastOfVirtualTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := f.Load[0]
-	if want := l.PeakPackets * virtualCost.Seconds(); l.Share != want || want <= 0 || f.Decision.Action != Start || f.Host < virtualBoot || f.Refusal(false) != nil {
+	if want := l.PeakPackets * (VirtualOptions{}).cost().Seconds(); l.Share != want || want <= 0 || f.Decision.Action != Start || f.Host < virtualBoot || f.Refusal(false) != nil {
 		t.Errorf("load %+v, host %v, decision %v, want a share of %v", l, f.Host, f.Decision, want)
 	}
 	s, err := scenario.Load("testdata/virtual.yaml", scenario.Options{Catalog: catalog.All(), Time: scenario.VirtualTime, Set: map[string]string{"link": "2Gbps", "size": "1000"}})
@@ -314,7 +314,7 @@ func TestForecastOfVirtualTime(t *testing.T) {
 	if f, err = Predict(t.Context(), s, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"of a guest in virtual time", "write scale: {rate: 1/", virtualCost.String()} {
+	for _, want := range []string{"of a guest in virtual time", "write scale: {rate: 1/", VirtualOptions{}.cost().String()} {
 		if err := f.Refusal(false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("refusal %v, want %q", err, want)
 		}

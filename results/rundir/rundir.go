@@ -120,6 +120,7 @@ type Machine struct {
 	Kernel  string `json:"kernel_sha256"`  // of the kernel's image
 	Program string `json:"program_sha256"` // of testbed
 	Memory  int    `json:"memory_mb"`
+	Speed   int    `json:"instructions_per_ns"` // of the guest's processor
 }
 
 // Value is the value of a variable or key.
