@@ -105,6 +105,9 @@ type Options struct {
 	// DefaultPeerTimeout.
 	PeerTimeout time.Duration
 	CPUPeriod   time.Duration // period of SetCPU; 0 means DefaultCPUPeriod
+	// Yield lets other threads that wait for a processor run. It is called before each read, write and piece of disk
+	// work. Nil does nothing.
+	Yield func()
 	// ReceiveBuffer is the size of the receive buffers of the sockets of Network, with the kernel's
 	// overhead. Those of flows that are consumed at a rate (Expect) are made smaller; 0 means that
 	// the size is unknown.
@@ -151,12 +154,15 @@ func New(o Options) *Agent {
 	if o.PeerTimeout <= 0 {
 		o.PeerTimeout = DefaultPeerTimeout
 	}
+	if o.Yield == nil {
+		o.Yield = func() {}
+	}
 	if o.CPUPeriod <= 0 {
 		o.CPUPeriod = DefaultCPUPeriod
 	}
 	return &Agent{
 		o:           o,
-		cpu:         newCPU(o.CPUPeriod),
+		cpu:         newCPU(o.CPUPeriod, o.Yield),
 		life:        newLife(),
 		lifeChanged: make(chan struct{}),
 		blocks:      make(map[workloads.BlockID]*stored),

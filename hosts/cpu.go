@@ -19,6 +19,7 @@ const MinCPUShare = 0.01
 // computation it has a clock of the work that it has done, whose speed is the share.
 type cpu struct {
 	period time.Duration
+	yield  func() // Options.Yield
 	since  time.Time
 	share  atomic.Uint64 // math.Float64bits; 0 means unlimited
 
@@ -28,9 +29,9 @@ type cpu struct {
 	changed chan struct{} // closed by the next change
 }
 
-func newCPU(period time.Duration) *cpu {
+func newCPU(period time.Duration, yield func()) *cpu {
 	now := time.Now()
-	return &cpu{period: period, since: now, at: now, changed: make(chan struct{})}
+	return &cpu{period: period, yield: yield, since: now, at: now, changed: make(chan struct{})}
 }
 
 // SetCPU limits the agent's reads, writes and disk work to a share of each period
@@ -96,9 +97,10 @@ func (c *cpu) work(ctx context.Context, until time.Duration) error {
 	}
 }
 
-// turn waits until work may start, at most one period. If ctx ends first, it returns the cause of
-// ctx.
+// turn lets others run first, and waits until work may start, at most one period. If ctx ends first, it returns
+// the cause of ctx.
 func (c *cpu) turn(ctx context.Context) error {
+	c.yield()
 	for {
 		share := c.share.Load()
 		if share == 0 {

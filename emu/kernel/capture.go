@@ -42,6 +42,8 @@ const (
 	// pollInterval is the interval between Run's checks for full blocks. Waiting in the kernel
 	// instead would occupy one thread per capture.
 	pollInterval = 20 * time.Millisecond
+	// yieldAfter is the number of packets after which Run lets others run: some tens of microseconds of work.
+	yieldAfter = 32
 )
 
 // Capture is a capture of all devices of a namespace (for a host, its link and lo), or of the
@@ -257,8 +259,11 @@ func (r *reader) read(ctx context.Context) error {
 		if err := r.each(ci.Timestamp, ci.InterfaceIndex, r.outgoing(ci.InterfaceIndex, data), data, ci.Length); err != nil {
 			return err
 		}
-		if i%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
+		if i%yieldAfter == 0 {
+			Yield()
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 		}
 	}
 }

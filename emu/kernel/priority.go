@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -55,6 +56,7 @@ func SetPriority(p Priority) error {
 		return fmt.Errorf("set priority: nice %d, real-time %d: must be -20 to 19, and 1 to 99 or 0 for none", p.Nice, p.RealTime)
 	}
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: int32(p.Nice)}
+	realTime.Store(p.RealTime > 0)
 	if p.RealTime > 0 {
 		attr = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: uint32(p.RealTime)}
 		p.Nice = 0 // has no effect, and the kernel resets it
@@ -110,6 +112,19 @@ func Raise(realTime, nice int) (lower func() error, refused []error, err error) 
 		refused = append(refused, err)
 	}
 	return lower, refused, nil
+}
+
+// realTime is whether SetPriority last gave a real-time priority.
+var realTime atomic.Bool
+
+// Yield lets the other threads of this process that wait for a processor run, if their priority is real-time. The
+// kernel would else let a thread that finds work again and again keep its processor for 100 ms
+// (sched_rr_timeslice_ms), and timers and the engine wait as long. Without real-time priority it does nothing: the
+// kernel shares processors in slices of some milliseconds, and who yields loses one to other programs.
+func Yield() {
+	if realTime.Load() {
+		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // never fails
+	}
 }
 
 func priorityOf(thread int) (Priority, error) {

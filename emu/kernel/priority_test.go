@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -183,4 +184,63 @@ func lateBy(t *testing.T, on *unix.CPUSet, p Priority) time.Duration {
 	}
 	slices.Sort(late)
 	return late[len(late)*3/4]
+}
+
+// A thread that sleeps gets a processor while more threads than processors find work without end: soon if they yield
+// after each piece of work, and a few times a second else, which shows the power of the test.
+func TestYield(t *testing.T) {
+	netnstest.Require(t)
+	netnstest.OnlyTiming(t)
+	slice, err := os.ReadFile("/proc/sys/kernel/sched_rr_timeslice_ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ms, err := strconv.Atoi(strings.TrimSpace(string(slice))); err != nil || ms < 50 {
+		t.Skipf("sched_rr_timeslice_ms is %q: the kernel takes turns by itself", slice)
+	}
+	hogs := 4 * runtime.NumCPU()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(hogs + 4))
+	lower, _, err := Raise(RealTimeForPackets, NiceForPackets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := lower(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if !realTime.Load() {
+		t.Skip("no real-time priority here")
+	}
+	const during = 500 * time.Millisecond
+	wakes := func(yield func()) (n int) {
+		var all sync.WaitGroup
+		until := time.Now().Add(during)
+		for range hogs {
+			all.Go(func() {
+				runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+				for time.Now().Before(until) {
+					for piece := time.Now().Add(50 * time.Microsecond); time.Now().Before(piece); {
+					}
+					yield()
+				}
+			})
+		}
+		all.Go(func() {
+			runtime.LockOSThread()
+			for ; time.Now().Before(until); n++ {
+				_ = unix.Nanosleep(&unix.Timespec{Nsec: int64(time.Millisecond)}, nil) // a signal only shortens it
+			}
+		})
+		all.Wait()
+		return n
+	}
+	with, without := wakes(Yield), wakes(func() {})
+	t.Logf("a thread that sleeps 1 ms at a time wakes %d times in %v with yields, %d times without", with, during, without)
+	if with < 150 {
+		t.Errorf("%d wake-ups in %v beside %d threads that yield, want 150 or more", with, during, hogs)
+	}
+	if without > with/3 {
+		t.Errorf("%d wake-ups beside threads that do not yield, %d beside those that do: the test shows nothing", without, with)
+	}
 }
