@@ -276,7 +276,9 @@ type Coordinator struct {
 type Fluid struct {
 	// Resolution delays the ends of transfers, blocks and computations to a multiple of it, or to the
 	// next other event if that is earlier. Ends that are close share a computation of rates, so that
-	// large shuffles are simulated several times faster. 0s is exact.
+	// large shuffles are simulated several times faster. 0s is exact, except for rounding errors: chains
+	// of transfers of tasks can multiply them until they decide the order of events, which 1us makes
+	// unlikely.
 	Resolution time.Duration `yaml:"resolution" jsonschema:"default=0s" least:"0s" most:"1m"`
 	// JobsOnly lets a simulation keep the records of jobs and of their attempts, but not of each
 	// transfer of a task, whose bytes are summed up, and no log of events. A day of a large cluster
