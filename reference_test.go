@@ -31,6 +31,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
 )
@@ -257,6 +258,29 @@ var completionTime = regexp.MustCompile(`^(cct|fct|write_time|request_time|job_t
 
 var timeNames = strings.NewReplacer(" of coflow completion times", "", "coflow completion times", "times")
 
+// TestSummaryReference generates the figures of arms in summary.json.
+func TestSummaryReference(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("\n| key | unit | what it is |\n| --- | --- | --- |\n")
+	row := func(key string, f *summary.Figure) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key, f.Unit.Name(), f.Doc)
+	}
+	for _, s := range summary.Sections() {
+		for i := range s.Figures {
+			f := &s.Figures[i]
+			row(f.Key, f)
+			if f.List == nil {
+				continue
+			}
+			for k := range f.List.Figures {
+				row(f.Key+"[]."+f.List.Figures[k].Key, &f.List.Figures[k])
+			}
+		}
+	}
+	b.WriteString("\n")
+	generated(t, "docs/reference/results.md", b.String())
+}
+
 // TestJobFileReference generates the keys of job files, the limits of workloads and the defaults of
 // derived jobs, and checks that the example is a job file.
 func TestJobFileReference(t *testing.T) {
@@ -427,7 +451,7 @@ func TestRunDirectoryReference(t *testing.T) {
 		explained("the file", name)
 	}
 	for _, of := range []any{rundir.Manifest{}, report.Summary{}, report.ArmSummary{}, report.Metric{}, report.FailureCount{}, report.FailureRow{},
-		report.TimeSummary{}, report.TrafficSummary{}, report.LinkSummary{}, report.LossSummary{}, report.LinkDrops{}, metrics.Queues{}, metrics.QueueDrops{}, report.CoordinatorSummary{}, report.DecisionTime{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}, report.ShuffleSummary{}} {
+		report.TimeSummary{}, report.TrafficSummary{}, report.LinkSummary{}, report.LossSummary{}, report.LinkDrops{}, metrics.Queues{}, metrics.QueueDrops{}, report.CoordinatorSummary{}, report.DecisionTime{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}} {
 		kind := reflect.TypeOf(of)
 		for i := range kind.NumField() {
 			if key, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ","); key != "" {

@@ -21,6 +21,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 )
 
@@ -271,7 +272,7 @@ func (x *again) recorded() (map[string][]string, error) {
 
 type oneAgain struct {
 	meta pcap.Meta
-	rep  report.Repeat
+	rep  summary.Repeat
 }
 
 // readHalf reads the scaled half, if there is one. In other runs an arm may have the same directory name;

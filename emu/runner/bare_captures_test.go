@@ -17,7 +17,7 @@ import (
 	"testbed/emu/longtest"
 	"testbed/hosts/wire"
 	"testbed/results/flows"
-	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/results/tooltest"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -67,7 +67,7 @@ func bareCaptures(t *testing.T, run string) string {
 
 // runOneArm runs the first arm of a scenario on packets. It returns the directory of its only repeat, what the captures
 // and the run directory give, and what the engine saw.
-func runOneArm(t *testing.T, text string) (dir string, res flows.Result, rep report.Repeat, seen flows.Records) {
+func runOneArm(t *testing.T, text string) (dir string, res flows.Result, rep summary.Repeat, seen flows.Records) {
 	t.Helper()
 	netnstest.Require(t)
 	o := options(t)
@@ -86,7 +86,7 @@ func runOneArm(t *testing.T, text string) (dir string, res flows.Result, rep rep
 	return dir, res, rep, seen
 }
 
-func reduced(t *testing.T, dir string) (flows.Result, report.Repeat) {
+func reduced(t *testing.T, dir string) (flows.Result, summary.Repeat) {
 	t.Helper()
 	res, err := flows.Reduce(t.Context(), filepath.Join(dir, capturesDir), flows.Options{})
 	if err != nil {
@@ -101,7 +101,7 @@ func reduced(t *testing.T, dir string) (flows.Result, report.Repeat) {
 
 // sameFromCaptures checks that the records of captures alone are equal to those of the whole run directory, field
 // by field, and so are the figures that need more than records. It counts the records.
-func sameFromCaptures(t *testing.T, dir string, whole report.Repeat) map[string]int {
+func sameFromCaptures(t *testing.T, dir string, whole summary.Repeat) map[string]int {
 	t.Helper()
 	bareDir := filepath.Join(bareCaptures(t, filepath.Dir(filepath.Dir(dir))), filepath.Base(filepath.Dir(dir)), filepath.Base(dir))
 	_, bare := reduced(t, bareDir)

@@ -24,6 +24,7 @@ import (
 	"testbed/results/pcap"
 	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 	"testbed/results/tooltest"
 	"testbed/results/verdict"
 )
@@ -52,7 +53,7 @@ func taken(t *testing.T, s *scenario.Scenario, planted tamper) *breakdown.Run {
 	return rep.Timing
 }
 
-func addsUp(t *testing.T, rep report.Repeat) {
+func addsUp(t *testing.T, rep summary.Repeat) {
 	t.Helper()
 	if rep.Timing == nil || len(rep.Timing.Missing) > 0 || len(rep.Timing.Coflows) != len(rep.Records.Coflows) || len(rep.Timing.Blocks) != len(rep.Records.Blocks) {
 		t.Fatalf("of %d coflows and %d blocks this is taken apart: %+v", len(rep.Records.Coflows), len(rep.Records.Blocks), rep.Timing)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"testbed/emu/engine"
-	"testbed/results/report"
+	"testbed/results/summary"
 )
 
 // coordinatorFile holds the statistics of the coordinator of a repeat.
@@ -19,7 +19,7 @@ type stopwatch struct {
 	began  time.Time
 	forked bool // out is that since the fork
 	late   int  // late decisions of the engine so far
-	out    report.Coordinator
+	out    summary.Coordinator
 }
 
 // Await implements engine.Backend.
@@ -34,7 +34,7 @@ func (s *stopwatch) stepped() {
 	took := time.Since(s.began)
 	st := s.e.Stats()
 	if _, changed := s.e.Forked(); changed && !s.forked {
-		s.forked, s.late, s.out = true, 0, report.Coordinator{}
+		s.forked, s.late, s.out = true, 0, summary.Coordinator{}
 	}
 	if st.Decisions == s.out.Decisions {
 		return
@@ -49,13 +49,13 @@ func (s *stopwatch) stepped() {
 
 // record returns the statistics of the coordinator. On the fluid model they have no times, because
 // these depend on the machine, and equal simulations must leave equal files.
-func (s *stopwatch) record(timed bool) report.Coordinator {
+func (s *stopwatch) record(timed bool) summary.Coordinator {
 	st := s.e.Stats()
-	out := report.Coordinator{Interval: s.e.Interval(), Intervals: st.Intervals, Decisions: st.Decisions, Flushes: st.Flushes, HostsTold: st.Told, Updates: st.Updates}
+	out := summary.Coordinator{Interval: s.e.Interval(), Intervals: st.Intervals, Decisions: st.Decisions, Flushes: st.Flushes, HostsTold: st.Told, Updates: st.Updates}
 	for _, x := range s.e.Estimates() {
-		to := report.EstimateSample{At: x.At, Straggle: x.Straggle}
+		to := summary.EstimateSample{At: x.At, Straggle: x.Straggle}
 		for class, c := range x.Copies {
-			to.Copies[class] = report.CopyEstimates(c)
+			to.Copies[class] = summary.CopyEstimates(c)
 		}
 		out.Estimates = append(out.Estimates, to)
 	}
@@ -67,8 +67,8 @@ func (s *stopwatch) record(timed bool) report.Coordinator {
 
 // readCoordinator reads the statistics of the coordinator from the directory of a repeat. It
 // returns nil if there are none, as in runs of older versions.
-func readCoordinator(dir repeatFiles) (*report.Coordinator, error) {
-	var c report.Coordinator
+func readCoordinator(dir repeatFiles) (*summary.Coordinator, error) {
+	var c summary.Coordinator
 	found, err := dir.read(coordinatorFile, &c)
 	if err != nil || !found {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"testbed/emu/engine"
 	"testbed/policies"
 	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -102,7 +103,7 @@ func TestMissedIntervals(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &stopwatch{Backend: &paced{at: []time.Duration{1, every, every + 1, 3 * every, 4 * every}}, e: e}
-	for i, want := range []report.Coordinator{
+	for i, want := range []summary.Coordinator{
 		{},
 		{Decisions: 1},
 		{Decisions: 1},            // no interval is over

@@ -7,7 +7,7 @@ import (
 	"testbed/emu/fault"
 	"testbed/emu/scenario"
 	"testbed/results/flows"
-	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/topo"
 )
 
@@ -25,7 +25,7 @@ func timeline(s *scenario.Scenario, f *topo.Fabric) (fault.Timeline, error) {
 const failuresFile = "failures.json"
 
 // explain adds the responsible fault to each failure.
-func (t *trial) explain(failures []report.Failure) {
+func (t *trial) explain(failures []summary.Failure) {
 	f := t.fabric
 	for i := range failures {
 		x := &failures[i]
@@ -58,8 +58,8 @@ func startsWithHost(why, host string) bool {
 
 // withReasons joins the failures in captures with the recorded reasons. It keeps failures that
 // only one of them has.
-func withReasons(dir repeatFiles, measured []flows.Failure) ([]report.Failure, error) {
-	var recorded []report.Failure
+func withReasons(dir repeatFiles, measured []flows.Failure) ([]summary.Failure, error) {
+	var recorded []summary.Failure
 	if _, err := dir.read(failuresFile, &recorded); err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func withReasons(dir repeatFiles, measured []flows.Failure) ([]report.Failure, e
 			if m.Why == "" && m.Kind != flows.FailedReplica {
 				m.Why = fmt.Sprintf("found in the captures; not recorded in %s", failuresFile)
 			}
-			recorded = append(recorded, report.Failure{Failure: m})
+			recorded = append(recorded, summary.Failure{Failure: m})
 		}
 	}
 	return recorded, nil

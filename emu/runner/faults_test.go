@@ -18,6 +18,7 @@ import (
 	"testbed/emu/longtest"
 	"testbed/results/flows"
 	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 )
 
@@ -51,7 +52,7 @@ var withFaultsTrace = []string{
 }
 
 // whatFailed names each failure of a repeat and the fault, in a total order.
-func whatFailed(r report.Repeat) []string {
+func whatFailed(r summary.Repeat) []string {
 	var out []string
 	for _, f := range r.Failures {
 		switch f.Kind {

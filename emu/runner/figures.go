@@ -12,8 +12,8 @@ import (
 	"testbed/emu/calibration"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -25,12 +25,12 @@ const figuresFile = "figures.jsonl.zst"
 // figuresLine is the first line of figuresFile.
 type figuresLine struct {
 	Flows, Attempts int // lines that follow
-	Repeat          report.Repeat
+	Repeat          summary.Repeat
 	Shape           *topo.LeafSpine // of the fabric that was captured; nil if unknown
 }
 
 // writeFigures writes the figures of a trial.
-func writeFigures(path string, rep report.Repeat) (err error) {
+func writeFigures(path string, rep summary.Repeat) (err error) {
 	file, err := safefile.Create(path)
 	if err != nil {
 		return err
@@ -61,7 +61,7 @@ func writeFigures(path string, rep report.Repeat) (err error) {
 }
 
 // readFigures reads the figures of a trial.
-func readFigures(path string) (rep report.Repeat, err error) {
+func readFigures(path string) (rep summary.Repeat, err error) {
 	file, err := safefile.Open(path)
 	if err != nil {
 		return rep, err

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/workloads"
 )
@@ -221,7 +221,7 @@ func (r *run) named(t *trial) string {
 func (t *trial) take(parts []runPart) (had bool, err error) {
 	dir := t.in()
 	var from *runPart
-	var rep *report.Repeat
+	var rep *summary.Repeat
 	for i, p := range parts {
 		of, err := t.ended(filepath.Join(p.dir, dir), p.manifest)
 		switch {

@@ -8,7 +8,7 @@ import (
 	"testbed/emu/engine"
 	"testbed/policies"
 	"testbed/results/flows"
-	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/topo"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
@@ -28,7 +28,7 @@ type observed struct {
 	marked  map[workloads.BlockID]engine.Mark // of blocks whose pipelines start
 
 	done     flows.Records
-	failures []report.Failure
+	failures []summary.Failure
 }
 
 // transferSum identifies the transfers of tasks that are summed up.
@@ -200,7 +200,7 @@ func (o *observed) records() flows.Records {
 
 // failuresOf converts failures and removes the failed transfers: a coflow with a failed flow has
 // no completion time.
-func (o *observed) failuresOf(failures []engine.Failure) (out []report.Failure) {
+func (o *observed) failuresOf(failures []engine.Failure) (out []summary.Failure) {
 	for _, f := range failures {
 		r := flows.Failure{Kind: string(f.Kind), At: f.At, Why: f.Why}
 		switch f.Kind {
@@ -219,7 +219,7 @@ func (o *observed) failuresOf(failures []engine.Failure) (out []report.Failure) 
 				b.Hosts = slices.DeleteFunc(b.Hosts, func(h string) bool { return h == r.Host })
 			}
 		}
-		out = append(out, report.Failure{Failure: r})
+		out = append(out, summary.Failure{Failure: r})
 	}
 	return out
 }

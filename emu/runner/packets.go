@@ -16,14 +16,14 @@ import (
 	"testbed/emu/scenario"
 	"testbed/results/metrics"
 	"testbed/results/pcap"
-	"testbed/results/report"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 )
 
 // packets runs one repeat of one arm on a new testbed.
-func (t *trial) packets(ctx context.Context, p *progress) (out report.Repeat, err error) {
+func (t *trial) packets(ctx context.Context, p *progress) (out summary.Repeat, err error) {
 	spec, o, m, dir := t.s.Spec, t.of.o, &t.of.manifest, t.path()
 	captures := filepath.Join(dir, capturesDir)
 	if err := safefile.Mkdir(captures); err != nil {
@@ -164,7 +164,7 @@ func (t *trial) packets(ctx context.Context, p *progress) (out report.Repeat, er
 		return out, err
 	}
 	if cfg.NoCapture {
-		return report.Repeat{Records: seen, Verdict: verdict.Missing("no capture was made")}, nil
+		return summary.Repeat{Records: seen, Verdict: verdict.Missing("no capture was made")}, nil
 	}
 	return judge(clean, dir, t.fabric, pl, seen, measured, p.reading(captures))
 }

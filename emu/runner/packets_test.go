@@ -22,6 +22,7 @@ import (
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 )
@@ -67,7 +68,7 @@ func options(t *testing.T) Options {
 	return Options{Out: t.TempDir(), StateRoot: filepath.Join(t.TempDir(), "state"), Version: "test"}
 }
 
-func onPackets(t *testing.T, s *scenario.Scenario) (*Outcome, map[string]report.Repeat) {
+func onPackets(t *testing.T, s *scenario.Scenario) (*Outcome, map[string]summary.Repeat) {
 	t.Helper()
 	netnstest.Require(t)
 	o := options(t)
@@ -78,7 +79,7 @@ func onPackets(t *testing.T, s *scenario.Scenario) (*Outcome, map[string]report.
 	if left, err := os.ReadDir(o.StateRoot); err != nil || slices.ContainsFunc(left, fs.DirEntry.IsDir) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	arms := map[string]report.Repeat{}
+	arms := map[string]summary.Repeat{}
 	for _, a := range s.ArmList() {
 		dir := repeatDir(out.Dir, a.Name, 0)
 		res, err := flows.Reduce(t.Context(), filepath.Join(dir, "captures"), flows.Options{})

@@ -21,6 +21,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -30,7 +31,7 @@ import (
 // judge reads the captures of a repeat that just ended, compares them with the records of
 // the engine and with counters, and writes the verdict.
 // The plan contains the intended token buckets of links.
-func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen flows.Records, m live.Measured, read func(int64)) (report.Repeat, error) {
+func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen flows.Records, m live.Measured, read func(int64)) (summary.Repeat, error) {
 	frame := f.Shape().MTU + plan.EthernetHeader
 	names := make([]string, f.Hosts())
 	up, down := map[string]units.Rate{}, map[string]units.Rate{}
@@ -48,12 +49,12 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 			return flows.SpacingSpec{Rate: rate[host], Frame: frame, Backlogged: backlogged(f, m.Backlogged, host, d)}
 		}})
 	if err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	files := repeatFiles{dir: dir}
 	meta, err := readWorkloadMeta(files)
 	if err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	meta.Join(&res.Records)
 	meta.Join(&seen)
@@ -65,7 +66,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
 		if !ok {
-			return report.Repeat{}, fmt.Errorf("no capture of %s", name)
+			return summary.Repeat{}, fmt.Errorf("no capture of %s", name)
 		}
 		c := fidelity.Capture{Host: name, Dropped: m.Dropped[h], Counted: m.Counted[h]}
 		for _, face := range res.Captures[i].Interfaces {
@@ -81,7 +82,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	for _, c := range m.Switches {
 		var problem string
 		if c.Bytes, problem, err = captured(pcap.Find(filepath.Join(dir, capturesDir), c.Host)); err != nil {
-			return report.Repeat{}, err
+			return summary.Repeat{}, err
 		}
 		if problem != "" {
 			s.Problems = append(s.Problems, fmt.Sprintf("%s: %s", c.Host, problem))
@@ -90,7 +91,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	}
 	if notes := append(m.Notes, res.Notes...); len(notes) > 0 {
 		if err := safefile.WriteData(filepath.Join(dir, "notes.txt"), []byte(strings.Join(notes, "\n")+"\n")); err != nil {
-			return report.Repeat{}, err
+			return summary.Repeat{}, err
 		}
 	}
 	var queues metrics.Queues
@@ -98,20 +99,20 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 		queues.Links = append(queues.Links, metrics.QueueDrops{Link: f.LinkName(topo.LinkID(id)), Dropped: int(n)})
 	}
 	if err := writeJSON(filepath.Join(dir, report.QueuesFile), queues); err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	out, err := measuredOf(files, res)
 	if err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	for _, c := range report.Compare(out) {
 		s.Plausibility = append(s.Plausibility, fidelity.Plausibility{What: c.What, N: c.N, Ratio: c.Ratio, Explained: c.Explained, Cause: c.Cause})
 	}
 	if err := writeJSON(filepath.Join(dir, samplesFile), s); err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	if err := writeJSON(filepath.Join(dir, fidelityFile), fidelity.Judge(s, fidelity.Default())); err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	err = files.judged(&out, res)
 	return out, err
@@ -307,20 +308,20 @@ func medianCompletion(r flows.Records) time.Duration {
 }
 
 // repeatOf joins the results of captures with the other records of a repeat.
-func repeatOf(dir repeatFiles, res flows.Result) (report.Repeat, error) {
+func repeatOf(dir repeatFiles, res flows.Result) (summary.Repeat, error) {
 	out, err := measuredOf(dir, res)
 	if err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	err = dir.judged(&out, res)
 	return out, err
 }
 
 // measuredOf is repeatOf without the verdict.
-func measuredOf(dir repeatFiles, res flows.Result) (report.Repeat, error) {
+func measuredOf(dir repeatFiles, res flows.Result) (summary.Repeat, error) {
 	meta, err := readWorkloadMeta(dir)
 	if err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	if meta == nil {
 		meta = metrics.WorkloadMetaOfCaptures(&res)
@@ -329,9 +330,9 @@ func measuredOf(dir repeatFiles, res flows.Result) (report.Repeat, error) {
 		meta.Join(&res.Records)
 	}
 	if err := countDrops(dir, res.Links); err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
-	out := report.Repeat{Records: res.Records, Links: res.Links, Progress: metrics.ProgressOf(&res, 0, 0)}
+	out := summary.Repeat{Records: res.Records, Links: res.Links, Progress: metrics.ProgressOf(&res, 0, 0)}
 	for _, t := range res.Trails {
 		out.Resent += t.Resent
 	}
@@ -339,10 +340,10 @@ func measuredOf(dir repeatFiles, res flows.Result) (report.Repeat, error) {
 	case errors.Is(err, breakdown.ErrNoFabric):
 		out.Untimed = err.Error() + ", as in captures of older versions"
 	case err != nil:
-		return report.Repeat{}, fmt.Errorf("breakdown of times: %w", err)
+		return summary.Repeat{}, fmt.Errorf("breakdown of times: %w", err)
 	default:
 		if out.Fabric, err = res.Meta.Fabric.Build(); err != nil {
-			return report.Repeat{}, err
+			return summary.Repeat{}, err
 		}
 		if out.Buckets = res.Meta.Buckets; len(out.Buckets) > 0 {
 			out.FlowErrors = flowErrors(out.Fabric, out.Buckets)
@@ -358,14 +359,14 @@ func measuredOf(dir repeatFiles, res flows.Result) (report.Repeat, error) {
 			Balance:   metrics.BalanceOf(f, res.Links, meta.Heartbeat), Bounds: metrics.BoundsOf(f, res.Records, meta.DiskRate)}
 	}
 	if out.Failures, err = withReasons(dir, res.Records.Failed); err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	if out.Coordinator, err = readCoordinator(dir); err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	var predicted flows.Records
 	if found, err := dir.read("fluid.json", &predicted); err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	} else if found {
 		if meta != nil {
 			meta.Join(&predicted)
@@ -391,7 +392,7 @@ func (r repeatFiles) read(name string, v any) (found bool, err error) {
 
 // judged sets the verdict of a repeat: the one of the run, or of its samples, with the doubts that the
 // captures and their changes cast on it. Captures may have been damaged after the run.
-func (r repeatFiles) judged(out *report.Repeat, res flows.Result) error {
+func (r repeatFiles) judged(out *summary.Repeat, res flows.Result) error {
 	for i, c := range r.changes {
 		out.Records.Problems = slices.Insert(out.Records.Problems, i, c.String()+": it is not used")
 	}

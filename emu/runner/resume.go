@@ -16,9 +16,9 @@ import (
 
 	"testbed/emu/deploy"
 	"testbed/emu/kernel"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/workloads"
 )
 
@@ -170,7 +170,7 @@ func (r *run) goOn(ctx context.Context, path string) error {
 func (t *trial) in() string { return filepath.ToSlash(repeatDir("", t.Name, t.repeat)) }
 
 // ended returns the figures of the trial in a directory of a run with a manifest, nil if it has not ended there.
-func (t *trial) ended(dir string, m *Manifest) (*report.Repeat, error) {
+func (t *trial) ended(dir string, m *Manifest) (*summary.Repeat, error) {
 	var of rundir.Trial
 	found, err := readJSON(filepath.Join(dir, rundir.TrialFile), &of)
 	if err != nil || !found || m.Files[t.in()+"/"+rundir.TrialFile] == "" {

@@ -20,9 +20,9 @@ import (
 	"time"
 
 	"testbed/emu/scenario"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 )
 
 // Manifest describes a run directory and its run. It is written
@@ -176,7 +176,7 @@ func linkLatest(out, name string) error {
 func (r *run) save() error { return r.manifest.Save(r.path) }
 
 // keep keeps a trial that has ended: its figures in memory, and the sums of its files in the manifest.
-func (r *run) keep(t *trial, rep report.Repeat) error {
+func (r *run) keep(t *trial, rep summary.Repeat) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := r.manifest.Seal(r.path, t.in()); err != nil {

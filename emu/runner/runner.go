@@ -15,7 +15,7 @@
 //	    samples.json             input of the verdict (fidelity.Samples)
 //	    queues.json              packets dropped by the queues of links (metrics.Queues)
 //	    failures.json            failed transfers and the reasons, if any
-//	    coordinator.json         statistics of the coflow policy's coordinator (report.Coordinator)
+//	    coordinator.json         statistics of the coflow policy's coordinator (summary.Coordinator)
 //	    fluid.json               prediction of the fluid model (flows.Records)
 //	    notes.txt                drops and other remarks, if any
 //	    figures.jsonl.zst        what reports need of the trial, computed when it ended
@@ -50,6 +50,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -212,20 +213,20 @@ func (t *trial) execute(ctx context.Context, p Progress, progressed func(Progres
 }
 
 // measured runs a trial on packets, and repeats it while its verdict is not pass, as the scenario says.
-func (t *trial) measured(ctx context.Context, p *progress) (report.Repeat, error) {
+func (t *trial) measured(ctx context.Context, p *progress) (summary.Repeat, error) {
 	p.phase(PhasePredict)
 	predicted := t.predicted
 	if predicted == nil || t.repeat > 0 {
 		rec, err := t.simulate(ctx, "", nil, nil, nil)
 		if err != nil {
-			return report.Repeat{}, fmt.Errorf("fluid model: %w", err)
+			return summary.Repeat{}, fmt.Errorf("fluid model: %w", err)
 		}
 		predicted = &rec
 	}
 	var earlier []verdict.Verdict
 	for {
 		if err := errors.Join(writeJSON(t.file(fluidFile), predicted), writeJSON(t.file(report.AskedFile), t.workloadMeta())); err != nil {
-			return report.Repeat{}, err
+			return summary.Repeat{}, err
 		}
 		p.now.Expected = lastEnd(*predicted)
 		done, err := t.packets(ctx, p)
@@ -249,7 +250,7 @@ func (t *trial) measured(ctx context.Context, p *progress) (report.Repeat, error
 		}
 		earlier = append(earlier, done.Verdict)
 		if err := t.setAside(len(earlier)); err != nil {
-			return report.Repeat{}, err
+			return summary.Repeat{}, err
 		}
 		p = p.again(t)
 	}

@@ -9,6 +9,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 )
 
 // notModelled are keys that change nothing on the fluid model, each with all keys below it.
@@ -37,11 +38,11 @@ func (a *arm) unmodelled() (keys []string) {
 }
 
 // simulated runs a trial on the fluid model.
-func (t *trial) simulated(ctx context.Context, p *progress) (report.Repeat, error) {
+func (t *trial) simulated(ctx context.Context, p *progress) (summary.Repeat, error) {
 	meta := t.workloadMeta()
 	p.phase(PhaseSimulate)
 	if err := writeJSON(t.file(report.AskedFile), meta); err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	var meter *metrics.Meter
 	if len(meta.Writers) > 0 {
@@ -49,16 +50,16 @@ func (t *trial) simulated(ctx context.Context, p *progress) (report.Repeat, erro
 	}
 	rec, err := t.simulate(ctx, t.file(eventsFile), meter, nil, p)
 	if err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	meta.Join(&rec)
 	files := repeatFiles{dir: t.path()}
 	failures, err := withReasons(files, rec.Failed)
 	if err != nil {
-		return report.Repeat{}, err
+		return summary.Repeat{}, err
 	}
 	c, err := readCoordinator(files)
-	out := report.Repeat{Records: rec, Failures: failures, Coordinator: c, Slots: meta.Slots}
+	out := summary.Repeat{Records: rec, Failures: failures, Coordinator: c, Slots: meta.Slots}
 	if meter != nil {
 		out.Placement = &metrics.Placement{CrossRack: metrics.Payload(rec), Disk: metrics.DiskImbalance(t.fabric, rec, meta.DiskSize),
 			Balance: meter.Balance(), Bounds: metrics.BoundsOf(t.fabric, rec, meta.DiskRate)}

@@ -13,7 +13,7 @@ import (
 	"testbed/emu/plan"
 	"testbed/results/breakdown"
 	"testbed/results/flows"
-	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/topo/units"
 )
 
@@ -37,7 +37,7 @@ type begun struct {
 	setup      []time.Duration // of lone flows, ascending
 	fct, fluid time.Duration   // median of lone flows
 	shared     float64         // smallest part of a lone flow's setup that is in the shares of its coflow
-	rep        report.Repeat
+	rep        summary.Repeat
 }
 
 func runStart(t *testing.T, mode string) begun {

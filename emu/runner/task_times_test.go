@@ -8,7 +8,7 @@ import (
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/longtest"
 	"testbed/results/flows"
-	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 )
 
@@ -31,7 +31,7 @@ arms:
 const mapOnly = "{name: scan, maps: 16-16, keep_map: 0}"
 
 // jobTimes are the times of the jobs of an arm, and when each began its last map.
-func jobTimes(t *testing.T, rep report.Repeat, jobs int) (times, last []time.Duration) {
+func jobTimes(t *testing.T, rep summary.Repeat, jobs int) (times, last []time.Duration) {
 	t.Helper()
 	r := rep.Records
 	if len(r.Jobs) != jobs || len(rep.Fluid.Jobs) != jobs {

@@ -18,8 +18,8 @@ import (
 	"testbed/emu/scenario"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -61,7 +61,7 @@ type arm struct {
 	burst  func(units.Rate, units.Bytes) units.Bytes // of links; nil is the default
 	// predicted are the records of the fluid model for repeat 0, if they were computed before the run.
 	predicted *flows.Records
-	done      []*report.Repeat // by repeat; nil for those that have not ended
+	done      []*summary.Repeat // by repeat; nil for those that have not ended
 }
 
 // trial is one execution of an arm.
@@ -84,7 +84,7 @@ func newRun(s *scenario.Scenario, o Options, backend string) (*run, error) {
 	most := s.Spec.Repeat.AtMost
 	r := &run{s: s, o: o, backend: backend, fabric: f, works: make([]*work, most), looks: looksOf(s)}
 	for i, of := range s.ArmList() {
-		a := &arm{Arm: of, of: r, place: i, s: s.OfArm(i), fabric: f, done: make([]*report.Repeat, most)}
+		a := &arm{Arm: of, of: r, place: i, s: s.OfArm(i), fabric: f, done: make([]*summary.Repeat, most)}
 		if shape := a.s.Shape(); !reflect.DeepEqual(shape, s.Shape()) {
 			if a.fabric, err = shape.Build(); err != nil {
 				return nil, fmt.Errorf("arm %s: %w", a.Name, err)

@@ -24,9 +24,9 @@ import (
 	"testbed/emu/guest"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/topo/units"
 )
 
@@ -213,7 +213,7 @@ func (t *trial) image(ctx context.Context) (*guest.Image, error) {
 }
 
 // inGuest runs a trial in a guest, and takes its files.
-func (t *trial) inGuest(ctx context.Context, p *progress) (rep *report.Repeat, err error) {
+func (t *trial) inGuest(ctx context.Context, p *progress) (rep *summary.Repeat, err error) {
 	p.phase(PhaseBuild)
 	im, err := t.image(ctx)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -225,18 +226,18 @@ func TestFiguresOfSummaries(t *testing.T) {
 	run.Summary.Arms[1].Placement = &report.PlacementSummary{Cv: &report.CvSummary{Median: 0.2}}
 	run.Summary.Arms[1].Coordinator = &report.CoordinatorSummary{IntervalUS: 1, Intervals: 16, Missed: &missed}
 	run.Summary.Arms[1].Estimates = []report.EstimateSummary{{Of: "straggle", Error: &share, Realized: &share}, {Of: "wait_us", SizeRange: &report.SizeRange{LeastTasks: 11, MostTasks: 100}, Last: 2e6}}
-	run.Summary.Arms[1].Tasks = &report.TaskSummary{Backups: &report.BackupSummary{ByTasks: []report.ExtraShare{
-		{SizeRange: report.SizeRange{LeastTasks: 1, MostTasks: 10}, OfExtra: 0.5},
-		{SizeRange: report.SizeRange{LeastTasks: 11, MostTasks: 50}, OfExtra: 0.3},
-		{SizeRange: report.SizeRange{LeastTasks: 501}, OfExtra: 0.2},
-	}}}
+	run.Summary.Arms[1].Tasks = summary.Values{
+		{Key: "backups.extra_by_tasks.0.most_tasks", X: 10}, {Key: "backups.extra_by_tasks.0.share_of_extra", X: 0.5},
+		{Key: "backups.extra_by_tasks.1.most_tasks", X: 50}, {Key: "backups.extra_by_tasks.1.share_of_extra", X: 0.3},
+		{Key: "backups.extra_by_tasks.2.share_of_extra", X: 0.2}, {Key: "bytes.read_cross_rack", X: 2e6},
+	}
 	most := func(n int) func(*figure) { return func(f *figure) { f.mostTasks = n } }
 	for _, tt := range []struct {
 		f    *figure
 		want float64
 	}{
 		{of("backup_share", "value", "mean", most(50)), 80}, {of("backup_share", "value", "mean"), 100},
-		{of("estimated_wait", "value", "mean", most(100)), 2},
+		{of("estimated_wait", "value", "mean", most(100)), 2}, {of("tasks.bytes.read_cross_rack", "value", "mean"), 2},
 		{of("cv", "drop", "mean"), 0.3}, {of("disk_imbalance", "base", "mean"), 25}, {of("missed_intervals", "value", "mean"), 25},
 		{of("estimate_error", "value", "mean", func(f *figure) { f.estimate = "straggle" }), 25},
 	} {
@@ -327,7 +328,7 @@ func TestProfileOfBin(t *testing.T) {
 }
 
 func TestReadShare(t *testing.T) {
-	a := &report.ArmSummary{Tasks: &report.TaskSummary{Bytes: report.TaskTraffic{Read: 9, ReadCrossRack: 1, Fetched: 9, FetchedCrossRack: 3}}}
+	a := &report.ArmSummary{Tasks: summary.Values{{Key: "bytes.read_cross_rack", X: 1}, {Key: "bytes.fetched_cross_rack", X: 3}}}
 	if got := quantityOf("cross_rack_read_share").arm(a, nil); got == nil || *got != 25 {
 		t.Errorf("share of reads %v, want 25 %%", got)
 	}

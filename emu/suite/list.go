@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"testbed/results/summary"
 	"testbed/results/table"
 )
 
@@ -131,6 +132,16 @@ func WriteQuantities(w io.Writer) error {
 	for _, q := range Quantities() {
 		if _, err := fmt.Fprintf(w, "%s (%s): %s\n    as %s\n", q.Name, q.Unit, q.Doc, q.As); err != nil {
 			return err
+		}
+	}
+	for _, s := range summary.Sections() {
+		for _, f := range s.Figures {
+			if f.List != nil {
+				continue
+			}
+			if _, err := fmt.Fprintf(w, "%s.%s (%s): %s\n", s.Key, f.Key, cmp.Or(unitOf(f.Unit).name, "none"), f.Doc); err != nil {
+				return err
+			}
 		}
 	}
 	for _, r := range relations {

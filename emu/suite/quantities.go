@@ -14,6 +14,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/workloads/jobs"
 )
 
@@ -123,32 +124,17 @@ var quantities = []quantity{
 	},
 
 	{
-		name: "cross_rack_reads", unit: "MB",
-		doc: "blocks that tasks read from other racks, in a repeat",
-		arm: ofTasks(func(t *report.TaskSummary) *float64 { return megabytes(t.Bytes.ReadCrossRack) }),
-	},
-	{
-		name: "cross_rack_fetches", unit: "MB",
-		doc: "outputs that tasks fetched from other racks, in a repeat",
-		arm: ofTasks(func(t *report.TaskSummary) *float64 { return megabytes(t.Bytes.FetchedCrossRack) }),
-	},
-	{
 		name: "cross_rack_read_share", unit: "%",
 		doc: "blocks that tasks read from other racks, of the bytes of tasks between racks",
-		arm: ofTasks(func(t *report.TaskSummary) *float64 {
-			share := 100 * t.Bytes.ReadCrossRack / (t.Bytes.ReadCrossRack + t.Bytes.FetchedCrossRack)
-			return &share
-		}),
-	},
-	{
-		name: "map_racks", unit: "racks",
-		doc: "racks of a job's maps",
-		arm: ofTasks(func(t *report.TaskSummary) *float64 {
-			if t.Shuffle == nil {
+		arm: func(a *report.ArmSummary, _ *figure) *float64 {
+			read, ok := a.Figure("tasks.bytes.read_cross_rack")
+			fetched, _ := a.Figure("tasks.bytes.fetched_cross_rack")
+			if !ok {
 				return nil
 			}
-			return t.Shuffle.MapRacks
-		}),
+			share := 100 * read / (read + fetched)
+			return &share
+		},
 	},
 	{
 		name: "space_mean", unit: "MB", per: 1e6,
@@ -161,24 +147,15 @@ var quantities = []quantity{
 		repeats: space(func(s *metrics.ShuffleFigures) metrics.Average { return s.SpacePeak }),
 	},
 	{
-		name: "reduces_at_data", unit: "%",
-		doc: "reduces in the racks that have most of their data",
-		arm: ofTasks(func(t *report.TaskSummary) *float64 {
-			if t.Shuffle == nil {
-				return nil
-			}
-			return percent(t.Shuffle.ReducesAtData)
-		}),
-	},
-	{
 		name: "backup_slots", unit: "%",
 		doc: "slot time of attempts that did not commit, of tasks with several",
-		arm: ofTasks(func(t *report.TaskSummary) *float64 {
-			if t.Backups == nil {
-				return new(float64)
+		arm: func(a *report.ArmSummary, _ *figure) *float64 {
+			if a.Tasks == nil {
+				return nil
 			}
-			return percent(&t.Backups.ExtraShare)
-		}),
+			share, _ := a.Figure("tasks.backups.extra_share") // 0 without backups
+			return percent(&share)
+		},
 	},
 	{
 		name: "backup_share", unit: "%",
@@ -273,13 +250,50 @@ var quantities = []quantity{
 	},
 }
 
+// quantityOf returns the quantity with a name, or the figure of arms with that key (summary.Find); nil if there is none.
 func quantityOf(name string) *quantity {
 	for i := range quantities {
 		if quantities[i].name == name {
 			return &quantities[i]
 		}
 	}
-	return nil
+	f := summary.Find(name)
+	if f == nil {
+		return nil
+	}
+	u := unitOf(f.Unit)
+	return &quantity{name: name, unit: u.name, doc: f.Doc, arm: func(a *report.ArmSummary, _ *figure) *float64 {
+		x, ok := a.Figure(name)
+		if !ok {
+			return nil
+		}
+		x *= u.per
+		return &x
+	}}
+}
+
+// unit is a unit of claims, and how many of it are one of summary.json.
+type unit struct {
+	name string
+	per  float64
+}
+
+func unitOf(u summary.Unit) unit {
+	switch u {
+	case summary.Micros:
+		return unit{"s", 1e-6}
+	case summary.Bytes:
+		return unit{"MB", 1e-6}
+	case summary.BitRate:
+		return unit{"Mbps", 1e-6}
+	case summary.Share, summary.Fine:
+		return unit{"%", 100}
+	case summary.Times:
+		return unit{"×", 1}
+	case summary.PerHour:
+		return unit{"1/h", 1}
+	}
+	return unit{"", 1}
 }
 
 // ofTrace reports whether a quantity is one of the flow-level simulator.
@@ -296,20 +310,6 @@ func percent(share *float64) *float64 {
 	return &x
 }
 
-func megabytes(x float64) *float64 {
-	x /= 1e6
-	return &x
-}
-
-func ofTasks(get func(*report.TaskSummary) *float64) func(*report.ArmSummary, *figure) *float64 {
-	return func(a *report.ArmSummary, _ *figure) *float64 {
-		if a.Tasks == nil {
-			return nil
-		}
-		return get(a.Tasks)
-	}
-}
-
 func ofBlocks(get func(*report.PlacementSummary) *float64) func(*report.ArmSummary, *figure) *float64 {
 	return func(a *report.ArmSummary, _ *figure) *float64 {
 		if a.Placement == nil {
@@ -321,13 +321,14 @@ func ofBlocks(get func(*report.PlacementSummary) *float64) func(*report.ArmSumma
 
 // backupShare returns the part of the slot time of extra attempts that jobs of up to most_tasks have.
 func backupShare(a *report.ArmSummary, f *figure) *float64 {
-	if a.Tasks == nil || a.Tasks.Backups == nil {
+	if !a.Tasks.Has("backups") {
 		return nil
 	}
 	share := 0.0
-	for _, c := range a.Tasks.Backups.ByTasks {
-		if f.mostTasks == 0 || c.MostTasks > 0 && c.MostTasks <= f.mostTasks {
-			share += 100 * c.OfExtra
+	for _, c := range a.Tasks.Rows("backups.extra_by_tasks") {
+		if most, ok := c.Get("most_tasks"); f.mostTasks == 0 || ok && int(most) <= f.mostTasks {
+			x, _ := c.Get("share_of_extra")
+			share += 100 * x
 		}
 	}
 	return &share

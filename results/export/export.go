@@ -26,6 +26,7 @@ import (
 	"testbed/results/rundir"
 	"testbed/results/safefile"
 	"testbed/results/schema"
+	"testbed/topo/words"
 )
 
 // Format is a file format of tables.
@@ -108,6 +109,24 @@ func distinct(runs []*rundir.Run) error {
 		seen[r.Summary.RunID] = r.Dir
 	}
 	return nil
+}
+
+func (t Table) csv(w io.Writer, runs []*rundir.Run) error {
+	c := words.NewCSV(w)
+	cells := t.header()
+	if err := c.Write(cells); err != nil {
+		return err
+	}
+	if err := t.rows(runs, func(row reflect.Value) error {
+		for i := range t.Columns {
+			cells[i] = schema.Cell(t.Columns[i].Value(row))
+		}
+		return c.Write(cells)
+	}); err != nil {
+		return err
+	}
+	c.Flush()
+	return c.Error()
 }
 
 func (t Table) json(w io.Writer, runs []*rundir.Run) error {

@@ -1,11 +1,8 @@
 package export
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
-	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +11,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/results/summary"
 )
 
 // Table is one table over all runs.
@@ -23,7 +21,6 @@ type Table struct {
 	Columns []schema.Column
 	// rows calls row for the rows of all runs, structs that the columns read.
 	rows func(runs []*rundir.Run, row func(reflect.Value) error) error
-	csv  func(w io.Writer, runs []*rundir.Run) error
 }
 
 // exported is a row of a table.
@@ -47,34 +44,20 @@ func tableOf[T any](name, doc string, list func(*rundir.Run) ([]T, error)) Table
 		return 0
 	}
 	slices.SortStableFunc(t.Columns, func(a, b schema.Column) int { return flag(a) - flag(b) })
-	header := t.header()
-	rows := func(runs []*rundir.Run, failed *error) iter.Seq[*exported[T]] {
-		return func(yield func(*exported[T]) bool) {
-			for _, r := range runs {
-				row := exported[T]{Run: r.Summary.RunID}
-				all, err := list(r)
-				if err != nil {
-					*failed = fmt.Errorf("read run %s: %w", r.Dir, err)
-					return
-				}
-				for _, row.Row = range all {
-					if !yield(&row) {
-						return
-					}
+	t.rows = func(runs []*rundir.Run, row func(reflect.Value) error) error {
+		for _, r := range runs {
+			x := exported[T]{Run: r.Summary.RunID}
+			all, err := list(r)
+			if err != nil {
+				return fmt.Errorf("read run %s: %w", r.Dir, err)
+			}
+			for _, x.Row = range all {
+				if err := row(reflect.ValueOf(&x).Elem()); err != nil {
+					return err
 				}
 			}
 		}
-	}
-	t.rows = func(runs []*rundir.Run, row func(reflect.Value) error) (err error) {
-		for x := range rows(runs, &err) {
-			if err := row(reflect.ValueOf(x).Elem()); err != nil {
-				return err
-			}
-		}
-		return err
-	}
-	t.csv = func(w io.Writer, runs []*rundir.Run) (err error) {
-		return cmp.Or(schema.Encode(w, header, rows(runs, &err)), err)
+		return nil
 	}
 	return t
 }
@@ -91,7 +74,7 @@ func (t Table) header() []string {
 func Tables() []Table {
 	return []Table{
 		table("runs", "one row per run", func(r *rundir.Run) []runRow { return []runRow{runOf(r)} }),
-		table("arms", "one row per arm: the figures of summary.json; null if the arm is void", armsOf),
+		armTable(),
 		tableOf("trials", "one row per trial: one execution of an arm; void ones too. The other tables join by run, arm and repeat", trialsOf),
 		table("flows", "one row per flow", func(r *rundir.Run) []schema.Flow { return r.Flows }),
 		table("coflows", "one row per coflow", func(r *rundir.Run) []schema.Coflow { return r.Coflows }),
@@ -220,7 +203,35 @@ type armRow struct {
 	WriteTime     figures `csv:"write_time_,inline" doc:"block write times"`
 	RequestTime   figures `csv:"request_time_,inline" doc:"write request times"`
 	JobTime       figures `csv:"job_time_,inline" doc:"job times"`
-	Tasks         ofTasks `csv:"tasks_,inline"`
+	arm           *report.ArmSummary
+}
+
+// armTable returns the table of arms, whose last columns are the figures of summary.Sections.
+func armTable() Table {
+	t := table("arms", "one row per arm: the figures of summary.json; null if the arm is void", armsOf)
+	for _, s := range summary.Sections() {
+		for i := range s.Figures {
+			f := &s.Figures[i]
+			if f.Column == "" {
+				continue
+			}
+			c := schema.Column{Name: s.Key + "_" + f.Column, Type: schema.Double, Unit: f.Unit.Name(), Doc: f.Doc, Optional: true}
+			if f.Unit == summary.Count {
+				c.Type = schema.Int
+			}
+			t.Columns = append(t.Columns, schema.Extra(c, func(row reflect.Value) any {
+				x, ok := row.Addr().Interface().(*exported[armRow]).Row.arm.Figure(s.Key + "." + f.Key)
+				switch {
+				case !ok:
+					return nil
+				case c.Type == schema.Int:
+					return int64(x)
+				}
+				return x
+			}))
+		}
+	}
+	return t
 }
 
 // figures are those of a report.Metric. Its times are microseconds already, rounded to
@@ -239,77 +250,16 @@ type figures struct {
 	PairedHigh *float64 `csv:"paired_high" unit:"ratio" doc:"upper end of its 95 % confidence interval"`
 }
 
-// ofTasks are those of a report.TaskSummary.
-type ofTasks struct {
-	Makespan     *float64 `csv:"makespan_us" unit:"µs" doc:"from the first submission to the end of the last job, average of a repeat"`
-	Rate         *float64 `csv:"jobs_per_hour" unit:"1/h" doc:"completed jobs over the makespan"`
-	Attempts     *int     `csv:"attempts" doc:"attempts of all repeats"`
-	Copied       *int     `csv:"copied" doc:"attempts of all repeats that ended after another one had committed"`
-	Killed       *int     `csv:"killed" doc:"killed attempts of all repeats"`
-	Failed       *int     `csv:"failed" doc:"failed attempts of all repeats"`
-	Wasted       *float64 `csv:"wasted_slot_us" unit:"µs" doc:"slot time of attempts that did not commit, average of a repeat"`
-	Straggling   *float64 `csv:"straggling" unit:"ratio" doc:"share of the attempts with less than half the median progress rate of their stage"`
-	Backups      *int     `csv:"backups" doc:"attempts of all repeats that started while another one of their task ran"`
-	BackupsWon   *int     `csv:"backups_won" doc:"those of them that committed"`
-	Extra        *float64 `csv:"extra_us" unit:"µs" doc:"slot time of attempts of tasks with backups that did not commit, average of a repeat"`
-	ExtraRead    *float64 `csv:"extra_read_bytes" unit:"bytes" doc:"input blocks that these attempts read over the network, average of a repeat"`
-	ExtraFetched *float64 `csv:"extra_fetched_bytes" unit:"bytes" doc:"outputs of tasks that these attempts fetched over the network, average of a repeat"`
-	ExtraWritten *float64 `csv:"extra_written_bytes" unit:"bytes" doc:"bytes of block writes of these attempts that were stopped, over all hops, average of a repeat"`
-	Shared       *float64 `csv:"shared_fetches" unit:"ratio" doc:"share of the fetches of tasks with several attempts that shared a copy with another attempt of the task"`
-	CopyWait     *float64 `csv:"copy_wait_us" unit:"µs" doc:"time for which such an attempt waited for copies, average"`
-	Node         *float64 `csv:"node" unit:"ratio" doc:"share of the maps that committed which read a block of their host"`
-	Rack         *float64 `csv:"rack" unit:"ratio" doc:"share that read a block of another host of their rack"`
-	OffRack      *float64 `csv:"off_rack" unit:"ratio" doc:"share that read a block of another rack"`
-	Read         *float64 `csv:"read_bytes" unit:"bytes" doc:"input blocks that were read over the network, average of a repeat"`
-	ReadCross    *float64 `csv:"read_cross_rack_bytes" unit:"bytes" doc:"the part that crossed racks"`
-	Fetched      *float64 `csv:"fetched_bytes" unit:"bytes" doc:"outputs of tasks that were fetched over the network, average of a repeat"`
-	FetchedCross *float64 `csv:"fetched_cross_rack_bytes" unit:"bytes" doc:"the part that crossed racks"`
-	Jain         *float64 `csv:"jain" unit:"ratio" doc:"Jain's index of the users' slots"`
-	MapRacks     *float64 `csv:"map_racks" doc:"effective number of racks of a job's maps, average of jobs"`
-	AtData       *float64 `csv:"reduces_at_data" unit:"ratio" doc:"share of the reduces in racks in proportion to their job's intermediate data"`
-	Crossing     *float64 `csv:"shuffle_crossing" unit:"ratio" doc:"share of the bytes fetched, from the own host included, that crossed racks"`
-	ReduceWait   *float64 `csv:"reduce_wait_us" unit:"µs" doc:"from the commit of the job's first map to the start of a reduce, average of reduces"`
-	Delayed      *float64 `csv:"reduces_delayed" unit:"ratio" doc:"share of the reduces that waited longer than their job's median map"`
-	SpacePeak    *float64 `csv:"space_peak_bytes" unit:"bytes" doc:"largest size of the stored outputs of maps of unfinished jobs, average of a repeat"`
-	SpaceMean    *float64 `csv:"space_mean_bytes" unit:"bytes" doc:"average size of these outputs over the makespan, average of a repeat"`
-	Saturated    *float64 `csv:"saturated" unit:"ratio" doc:"share of the makespan in which a rack's links to spines were saturated, average of racks"`
-}
-
 func armsOf(r *rundir.Run) (out []armRow) {
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
-		row := armRow{Arm: a.Name, Place: i, Repeats: a.Repeats, Verdict: report.SourceFluidModel, Problems: len(a.Problems),
+		row := armRow{arm: a, Arm: a.Name, Place: i, Repeats: a.Repeats, Verdict: report.SourceFluidModel, Problems: len(a.Problems),
 			CCT: figuresOf(a.CCT), FCT: figuresOf(a.FCT), WriteTime: figuresOf(a.WriteTime), RequestTime: figuresOf(a.RequestTime), JobTime: figuresOf(a.JobTime)}
 		if r.Manifest != nil {
 			row.Set = object(r.Manifest.Set[a.Name])
 		}
 		if a.Verdict != nil {
 			row.Verdict = a.Verdict.String()
-		}
-		if t := a.Tasks; t != nil {
-			row.Tasks = ofTasks{Makespan: &t.MakespanUS, Rate: &t.JobsPerHour, Attempts: &t.Attempts.Started, Copied: &t.Attempts.Copied, Killed: &t.Attempts.Killed, Failed: &t.Attempts.Failed,
-				Wasted: &t.WastedUS, Read: &t.Bytes.Read, ReadCross: &t.Bytes.ReadCrossRack, Fetched: &t.Bytes.Fetched, FetchedCross: &t.Bytes.FetchedCrossRack}
-			if l := t.Locality; l != nil {
-				row.Tasks.Node, row.Tasks.Rack, row.Tasks.OffRack = &l.Node, &l.Rack, &l.OffRack
-			}
-			if t.Straggling != nil {
-				row.Tasks.Straggling = &t.Straggling.Share
-			}
-			if b := t.Backups; b != nil {
-				row.Tasks.Backups, row.Tasks.BackupsWon, row.Tasks.Extra = &b.Started, &b.Won, &b.ExtraUS
-				row.Tasks.ExtraRead, row.Tasks.ExtraFetched, row.Tasks.ExtraWritten = &b.Bytes.Read, &b.Bytes.Fetched, b.Bytes.Written
-				if b.Copies != nil {
-					row.Tasks.Shared, row.Tasks.CopyWait = &b.Copies.Share, &b.Copies.WaitUS
-				}
-			}
-			if t.Fairness != nil {
-				row.Tasks.Jain = &t.Fairness.Jain
-			}
-			if s := t.Shuffle; s != nil {
-				row.Tasks.MapRacks, row.Tasks.AtData, row.Tasks.Crossing = s.MapRacks, s.ReducesAtData, s.ShuffleCrossing
-				row.Tasks.ReduceWait, row.Tasks.Delayed, row.Tasks.Saturated = s.ReduceWaitUS, s.ReducesDelayed, s.SaturatedMean
-				row.Tasks.SpacePeak, row.Tasks.SpaceMean = s.SpacePeak, s.SpaceMean
-			}
 		}
 		if f := a.Failures; f != nil {
 			row.FailedCoflows, row.FailedBlocks = f.Coflows, f.Blocks

@@ -22,6 +22,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/topo/words"
 )
 
@@ -288,6 +289,48 @@ func bytesByClass(d *drawing) error {
 	}
 	d.axes("Bytes between racks in a repeat (MB)", "")
 	d.stack(classes, values)
+	d.rows(second)
+	return nil
+}
+
+// arms draws a figure of the summary, by its key.
+func arms(d *drawing, key string, unit summary.Unit) error {
+	var kept []series
+	var values [][]float64
+	var second []string
+	most := 0.0
+	for _, s := range d.series {
+		x, ok := s.run.Arm(s.arm).Figure(key)
+		if !ok {
+			d.note("%s: no %s in %s", s.label, key, report.SummaryFile)
+			continue
+		}
+		most = max(most, x)
+		kept, values = append(kept, s), append(values, []float64{x})
+		second = append(second, "n = "+words.Plural(s.run.Arm(s.arm).Repeats, "repeat", "repeats"))
+	}
+	if len(kept) == 0 {
+		return fmt.Errorf("%w: no %s in %s", ErrNoData, key, report.SummaryFile)
+	}
+	name, per := unit.Name(), 1.0
+	switch unit {
+	case summary.Micros:
+		times := timesFor(time.Duration(most * float64(time.Microsecond)))
+		name, per = times.name, times.of(time.Microsecond)
+	case summary.Bytes:
+		name, per = "MB", 1e-6
+	case summary.Share, summary.Fine:
+		name, per = "%", 100
+	}
+	for _, v := range values {
+		v[0] *= per
+	}
+	if name != "" {
+		name = " (" + name + ")"
+	}
+	d.series = kept
+	d.axes(key+name, "")
+	d.stack([]string{key}, values)
 	d.rows(second)
 	return nil
 }

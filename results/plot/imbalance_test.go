@@ -13,6 +13,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -27,7 +28,7 @@ func TestPageShowsTheSameImbalance(t *testing.T) {
 	}
 	in := report.Input{RunID: "r"}
 	for arm, name := range []string{"a", "b"} {
-		rep := report.Repeat{Fabric: f, Verdict: verdict.Missing("")}
+		rep := summary.Repeat{Fabric: f, Verdict: verdict.Missing("")}
 		for _, l := range f.Links() {
 			s := flows.LinkSeries{Link: l.ID, Name: f.LinkName(l.ID), Rate: l.Rate, Interval: 10 * time.Millisecond}
 			for k := range 1000 * (arm + 1) { // uneven within and between intervals of 100 ms
@@ -35,7 +36,7 @@ func TestPageShowsTheSameImbalance(t *testing.T) {
 			}
 			rep.Links = append(rep.Links, s)
 		}
-		in.Arms = append(in.Arms, report.Arm{Name: name, Repeats: []report.Repeat{rep}})
+		in.Arms = append(in.Arms, report.Arm{Name: name, Repeats: []summary.Repeat{rep}})
 	}
 	r, err := report.New(in)
 	if err != nil {

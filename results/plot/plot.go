@@ -20,6 +20,7 @@ import (
 
 	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/words"
 	"testbed/workloads"
@@ -67,8 +68,8 @@ func Figures() []Figure {
 	}
 }
 
-// Find returns the figure with a name. Its error suggests the most similar name, or lists
-// all.
+// Find returns the figure with a name, or a bar for each arm of the figure of arms with that key (summary.Find). Its
+// error suggests the most similar name, or lists all.
 func Find(name string) (Figure, error) {
 	all := Figures()
 	var names []string
@@ -77,6 +78,9 @@ func Find(name string) (Figure, error) {
 			return f, nil
 		}
 		names = append(names, f.Name)
+	}
+	if f := summary.Find(name); f != nil {
+		return Figure{name, f.Doc, false, func(d *drawing) error { return arms(d, name, f.Unit) }}, nil
 	}
 	return Figure{}, fmt.Errorf("unknown figure %q (%s)", name, suggest(name, names))
 }

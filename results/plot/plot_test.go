@@ -607,3 +607,14 @@ func TestFiguresOfTasksNeedTasks(t *testing.T) {
 		t.Errorf("notes %q", notes)
 	}
 }
+
+// A figure of arms is drawn by its key; an arm without it is named.
+func TestFigureOfArms(t *testing.T) {
+	svg, _ := drawSVG(t, "tasks.locality.node", Options{}, withTasks(t))
+	for _, want := range []string{"tasks.locality.node (%)", "fair+hdfs", "repeats"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("no %q in the figure", want)
+		}
+	}
+	wantErr(t, "tasks.shuffle.saturated_mean", Options{}, ErrNoData, "no tasks.shuffle.saturated_mean", withTasks(t))
+}

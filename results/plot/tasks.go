@@ -15,6 +15,7 @@ import (
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/report"
+	"testbed/results/summary"
 )
 
 // phaseShades are the colours of figures.PhaseNames.
@@ -332,7 +333,7 @@ func locality(d *drawing) error {
 	rows := 0
 	for _, s := range d.series {
 		if t := s.run.Arm(s.arm).Tasks; t != nil {
-			rows += 1 + len(t.ByMaps)
+			rows += 1 + len(t.Rows("locality_by_maps"))
 		}
 	}
 	room := float64(rows)*d.o.FontSize <= 0.75*d.o.Height
@@ -341,27 +342,28 @@ func locality(d *drawing) error {
 	}
 	for _, s := range d.series {
 		t := s.run.Arm(s.arm).Tasks
-		if t == nil || t.Locality == nil {
+		if !t.Has("locality") {
 			d.note("%s: no task read a block", s.label)
 			continue
 		}
-		add := func(label string, l report.LocalityShare) {
-			if n := fmt.Sprintf("n = %d", l.N); room {
+		add := func(label string, l summary.Values) {
+			of := func(key string) float64 { x, _ := l.Get(key); return x }
+			if n := fmt.Sprintf("n = %.0f", of("n")); room {
 				label += ", " + n
 			} else {
 				label = n // below the name of the arm
 			}
 			kept, labels = append(kept, s), append(labels, label)
-			values = append(values, []float64{100 * l.Node, 100 * l.Rack, 100 * l.OffRack})
+			values = append(values, []float64{100 * of("node"), 100 * of("rack"), 100 * of("off_rack")})
 		}
 		label := s.label
 		if s.mark != "" {
 			label += " (" + s.mark + ")"
 		}
-		add(label, *t.Locality)
-		for _, l := range t.ByMaps {
+		add(label, t.Below("locality"))
+		for _, l := range t.Rows("locality_by_maps") {
 			if room {
-				add(l.Class(), l)
+				add(summary.MapsName(l), l)
 			}
 		}
 	}

@@ -7,32 +7,8 @@ import (
 
 	"testbed/results/metrics"
 	tables "testbed/results/table"
+	"testbed/topo/units"
 )
-
-// Coordinator is the record of the coordinator of the policies in one repeat, as in
-// coordinator.json.
-type Coordinator struct {
-	// Interval is the policy's δ; 0 if it decides only at events.
-	Interval time.Duration `json:"interval_ns"`
-	// Intervals is the number of intervals with unfinished coflows.
-	Intervals int `json:"intervals"`
-	// Decisions counts calls of the policy, Flushes the decisions that changed the ceilings
-	// of any host, and HostsTold those hosts, summed over all decisions.
-	Decisions int `json:"decisions"`
-	Flushes   int `json:"flushes"`
-	HostsTold int `json:"hosts_told"`
-	// Updates counts the reports of hosts that the policy needs: of flows that ended and, if
-	// the policy uses bytes sent, of every host with unfinished flows in every interval. A
-	// host reports at most once in an interval.
-	Updates int `json:"updates"`
-	// Only for packets: Missed counts the decisions that took longer than the interval or
-	// were carried out an interval or more late. Took is the time that each decision took,
-	// including the bookkeeping of the events before it.
-	Missed int             `json:"missed"`
-	Took   []time.Duration `json:"took_ns,omitempty"`
-	// Estimates are those of the task scheduler, by time; none if it estimates nothing.
-	Estimates []EstimateSample `json:"estimates,omitempty"`
-}
 
 // CoordinatorSummary sums Coordinator over the repeats of an arm.
 type CoordinatorSummary struct {
@@ -117,14 +93,14 @@ func (r *Report) coordinatorTable() []table {
 		row[0] = a.Name
 		if c := a.Coordinator; c != nil {
 			if c.IntervalUS > 0 {
-				row[1], row[2] = human(time.Duration(c.IntervalUS*float64(time.Microsecond))), fmt.Sprint(c.Intervals)
+				row[1], row[2] = units.Human(time.Duration(c.IntervalUS*float64(time.Microsecond))), fmt.Sprint(c.Intervals)
 			}
 			row[3], row[4], row[5], row[6] = fmt.Sprint(c.Decisions), per(c.Flushes, c.Decisions), fmt.Sprint(c.HostsTold), fmt.Sprint(c.Updates)
 			if c.Missed != nil && c.IntervalUS > 0 {
 				row[7] = per(*c.Missed, c.Intervals)
 			}
 			if c.Took != nil {
-				row[8], row[9], row[10] = human(c.Took.mean), human(c.Took.p99), human(c.Took.max)
+				row[8], row[9], row[10] = units.Human(c.Took.mean), units.Human(c.Took.p99), units.Human(c.Took.max)
 			}
 		}
 		t.rows = append(t.rows, row)

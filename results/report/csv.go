@@ -11,6 +11,7 @@ import (
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -18,7 +19,7 @@ import (
 
 // rows returns the rows of the repeats that are not void. List adds those of one repeat, which
 // begin with a key.
-func rows[T any](r *Report, list func(rep Repeat, k schema.Key, add func(T))) iter.Seq[*T] {
+func rows[T any](r *Report, list func(rep summary.Repeat, k schema.Key, add func(T))) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		var row T
 		more := true
@@ -43,7 +44,7 @@ func rows[T any](r *Report, list func(rep Repeat, k schema.Key, add func(T))) it
 }
 
 // predictions returns the fluid model's times by ID.
-func predictions(rep Repeat, items func(int, flows.Records) []metrics.Item) map[int]*time.Duration {
+func predictions(rep summary.Repeat, items func(int, flows.Records) []metrics.Item) map[int]*time.Duration {
 	out := map[int]*time.Duration{}
 	if rep.Fluid != nil {
 		for _, item := range items(0, *rep.Fluid) {
@@ -55,7 +56,7 @@ func predictions(rep Repeat, items func(int, flows.Records) []metrics.Item) map[
 
 // FlowsCSV writes every flow, as schema.Flow.
 func (r *Report) FlowsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Flow)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Flow)) {
 		fluid := predictions(rep, metrics.FCTs)
 		for i := range rep.Records.Flows {
 			f := &rep.Records.Flows[i]
@@ -81,7 +82,7 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 
 // CoflowsCSV writes every coflow, as schema.Coflow.
 func (r *Report) CoflowsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Coflow)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Coflow)) {
 		fluid, times := predictions(rep, metrics.CCTs), map[workloads.CoflowID]breakdown.Coflow{}
 		shuffles := metrics.ShufflesOf(&rep.Records)
 		if rep.Timing != nil {
@@ -126,7 +127,7 @@ func rounded(x float64) *float64 {
 
 // BlocksCSV writes every block, as schema.Block.
 func (r *Report) BlocksCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Block)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Block)) {
 		fluid, times := predictions(rep, metrics.WriteTimes), map[workloads.BlockID][]breakdown.Share{}
 		if rep.Timing != nil {
 			for _, b := range rep.Timing.Blocks {
@@ -148,7 +149,7 @@ func (r *Report) BlocksCSV(w io.Writer) error {
 
 // RequestsCSV writes every write request, as schema.Request.
 func (r *Report) RequestsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Request)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Request)) {
 		fluid := predictions(rep, metrics.RequestTimes)
 		for _, x := range rep.Records.Writes {
 			add(schema.Request{Key: k, Writer: x.Writer, Job: known(x.Job), Client: x.Client, Blocks: x.Blocks, Size: x.Size,
@@ -167,7 +168,7 @@ func known[N ~int](n N) *N {
 
 // JobsCSV writes every job, as schema.Job.
 func (r *Report) JobsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Job)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Job)) {
 		fluid, attempts := predictions(rep, metrics.JobTimes), map[workloads.JobID][]flows.AttemptRecord{}
 		for _, of := range metrics.ByJob(rep.Records.Attempts) {
 			attempts[of[0].Job] = of
@@ -204,7 +205,7 @@ func (r *Report) JobsCSV(w io.Writer) error {
 
 // AttemptsCSV writes every attempt of a task, as schema.Attempt.
 func (r *Report) AttemptsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Attempt)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Attempt)) {
 		reached := func(t *time.Duration, ok bool) *time.Duration {
 			if !ok {
 				return nil
@@ -223,7 +224,7 @@ func (r *Report) AttemptsCSV(w io.Writer) error {
 
 // BalanceCSV writes every sample of balance, as schema.Balance.
 func (r *Report) BalanceCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Balance)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Balance)) {
 		if rep.Placement == nil || rep.Placement.Balance == nil {
 			return
 		}
@@ -235,7 +236,7 @@ func (r *Report) BalanceCSV(w io.Writer) error {
 
 // BreakdownCSV writes every share of every coflow, as schema.Share.
 func (r *Report) BreakdownCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Share)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Share)) {
 		if rep.Timing == nil {
 			return
 		}
@@ -249,7 +250,7 @@ func (r *Report) BreakdownCSV(w io.Writer) error {
 
 // LinksCSV writes the loads of all links, as schema.Load.
 func (r *Report) LinksCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Load)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Load)) {
 		links, _ := figures.InIntervals(rep.Links, r.in.linkInterval())
 		for _, l := range links {
 			use := metrics.Utilisation(l)
@@ -268,7 +269,7 @@ func (r *Report) LinksCSV(w io.Writer) error {
 // DropsCSV writes the number of packets that the queue ahead of each link dropped, as
 // schema.Drop.
 func (r *Report) DropsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Drop)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Drop)) {
 		for _, l := range rep.Links {
 			add(schema.Drop{Key: k, Link: l.Name, Rate: l.Rate, Dropped: l.Drops, Source: dropsOf(l.Counted)})
 		}
@@ -277,7 +278,7 @@ func (r *Report) DropsCSV(w io.Writer) error {
 
 // ProgressCSV writes the received bytes of each transfer over time, as schema.Moment.
 func (r *Report) ProgressCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep Repeat, k schema.Key, add func(schema.Moment)) {
+	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Moment)) {
 		for _, p := range rep.Progress {
 			row := schema.Moment{Key: k, Kind: p.Kind.String(), Size: p.Size}
 			if p.Kind == wire.KindBlock {

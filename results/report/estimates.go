@@ -7,24 +7,11 @@ import (
 	"time"
 
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/topo/units"
 	"testbed/workloads/jobs"
 )
-
-// EstimateSample is what a task scheduler estimated from a time on (policies.Estimates).
-type EstimateSample struct {
-	At       time.Duration                   `json:"at_ns"`
-	Straggle float64                         `json:"straggle"` // p
-	Copies   [jobs.SizeClasses]CopyEstimates `json:"copies"`   // by class of the number of tasks of the job
-}
-
-// CopyEstimates are those for jobs of a class; a rate is 0 as long as there is none.
-type CopyEstimates struct {
-	Alone  units.Rate    `json:"alone_bps"`  // B
-	Shared units.Rate    `json:"shared_bps"` // αB
-	Wait   time.Duration `json:"wait_ns"`    // ω
-}
 
 // EstimateSummary compares the estimates of one quantity with what was realized in the same repeats.
 type EstimateSummary struct {
@@ -43,7 +30,7 @@ type EstimateSummary struct {
 
 // realized is what the attempts and transfers of a repeat show.
 type realized struct {
-	estimates  []EstimateSample
+	estimates  []summary.EstimateSample
 	copies     [jobs.SizeClasses]metrics.Copies
 	straggling metrics.Straggling
 	end        time.Duration // of the last attempt
@@ -53,13 +40,13 @@ type realized struct {
 type quantity struct {
 	of    string
 	class int // of jobs, -1 for all
-	get   func(EstimateSample) float64
+	get   func(summary.EstimateSample) float64
 	// real returns what was realized; 0 if nothing was.
 	real func(realized) float64
 }
 
 func quantities() []quantity {
-	all := []quantity{{"straggle", -1, func(s EstimateSample) float64 { return s.Straggle }, func(r realized) float64 { return r.straggling.Share() }}}
+	all := []quantity{{"straggle", -1, func(s summary.EstimateSample) float64 { return s.Straggle }, func(r realized) float64 { return r.straggling.Share() }}}
 	rate := func(f metrics.Fetches) float64 {
 		if f.Busy <= 0 {
 			return 0
@@ -68,15 +55,15 @@ func quantities() []quantity {
 	}
 	for class := range jobs.SizeClasses {
 		all = append(all,
-			quantity{"alone_bps", class, func(s EstimateSample) float64 { return float64(s.Copies[class].Alone) }, func(r realized) float64 { return rate(r.copies[class].Alone) }},
-			quantity{"shared_bps", class, func(s EstimateSample) float64 { return float64(s.Copies[class].Shared) }, func(r realized) float64 { return rate(r.copies[class].Shared) }},
-			quantity{of: "wait_us", class: class, get: func(s EstimateSample) float64 { return micros(s.Copies[class].Wait) }})
+			quantity{"alone_bps", class, func(s summary.EstimateSample) float64 { return float64(s.Copies[class].Alone) }, func(r realized) float64 { return rate(r.copies[class].Alone) }},
+			quantity{"shared_bps", class, func(s summary.EstimateSample) float64 { return float64(s.Copies[class].Shared) }, func(r realized) float64 { return rate(r.copies[class].Shared) }},
+			quantity{of: "wait_us", class: class, get: func(s summary.EstimateSample) float64 { return micros(s.Copies[class].Wait) }})
 	}
 	return all
 }
 
 // bounds returns the smallest and the largest estimate over time, of rates and waits once there are fetches to learn them from.
-func bounds(of []EstimateSample, q quantity) (low, high float64) {
+func bounds(of []summary.EstimateSample, q quantity) (low, high float64) {
 	low = math.Inf(1)
 	for _, s := range of {
 		x := q.get(s)
@@ -92,7 +79,7 @@ func bounds(of []EstimateSample, q quantity) (low, high float64) {
 }
 
 // meanError returns the relative error of estimates, averaged over the time from the first one to end; false without any.
-func meanError(of []EstimateSample, get func(EstimateSample) float64, is float64, end time.Duration) (float64, bool) {
+func meanError(of []summary.EstimateSample, get func(summary.EstimateSample) float64, is float64, end time.Duration) (float64, bool) {
 	sum, over := 0., 0.
 	for i, s := range of {
 		until := end
@@ -193,7 +180,7 @@ var estimateNames = map[string]struct {
 	"straggle":   {"p", func(x float64) string { return fmt.Sprintf("%.3f", x) }},
 	"alone_bps":  {"B", func(x float64) string { return units.Short(x, "bps") }},
 	"shared_bps": {"αB", func(x float64) string { return units.Short(x, "bps") }},
-	"wait_us":    {"ω", humanUS},
+	"wait_us":    {"ω", summary.Micros.Show},
 }
 
 // estimateDefinitions returns the definitions of estimateTables.

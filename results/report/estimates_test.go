@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"testbed/results/flows"
+	"testbed/results/summary"
 	"testbed/topo/units"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
@@ -15,20 +16,20 @@ import (
 
 // Errors are relative, and averages over the time in which an estimate held.
 func TestMeanError(t *testing.T) {
-	at := func(seconds int, p float64) EstimateSample {
-		return EstimateSample{At: time.Duration(seconds) * time.Second, Straggle: p}
+	at := func(seconds int, p float64) summary.EstimateSample {
+		return summary.EstimateSample{At: time.Duration(seconds) * time.Second, Straggle: p}
 	}
-	p := func(s EstimateSample) float64 { return s.Straggle }
+	p := func(s summary.EstimateSample) float64 { return s.Straggle }
 	for _, tt := range []struct {
 		name    string
-		samples []EstimateSample
+		samples []summary.EstimateSample
 		want    float64
 		ok      bool
 	}{
-		{"one", []EstimateSample{at(0, 0.15)}, 0.5, true},
-		{"too low for 6 s of 8, exact for 2", []EstimateSample{at(0, 0), at(2, 0.05), at(8, 0.1)}, 0.5 * 6 / 8, true},
-		{"after the end", []EstimateSample{at(0, 0.1), at(12, 0.3)}, 0, true},
-		{"none", []EstimateSample{at(0, 0)}, 0, false},
+		{"one", []summary.EstimateSample{at(0, 0.15)}, 0.5, true},
+		{"too low for 6 s of 8, exact for 2", []summary.EstimateSample{at(0, 0), at(2, 0.05), at(8, 0.1)}, 0.5 * 6 / 8, true},
+		{"after the end", []summary.EstimateSample{at(0, 0.1), at(12, 0.3)}, 0, true},
+		{"none", []summary.EstimateSample{at(0, 0)}, 0, false},
 	} {
 		if got, ok := meanError(tt.samples, p, 0.1, 10*time.Second); ok != tt.ok || ok && math.Abs(got-tt.want) > 1e-9 {
 			t.Errorf("%s: %v, %v, want %v, %v", tt.name, got, ok, tt.want, tt.ok)
@@ -56,12 +57,12 @@ func TestEstimateSummary(t *testing.T) {
 			Task: &flows.TaskTransfer{Job: 1, Stage: 1, Attempt: n, FromAttempt: from, Outputs: 1}}
 	}
 	for k := range arm.Repeats {
-		var s EstimateSample
-		s.Straggle, s.Copies[class] = 0.12, CopyEstimates{Alone: 2000, Shared: 500, Wait: time.Duration(2+k) * time.Second}
-		given, first := EstimateSample{}, s // the given ω is no estimate
+		var s summary.EstimateSample
+		s.Straggle, s.Copies[class] = 0.12, summary.CopyEstimates{Alone: 2000, Shared: 500, Wait: time.Duration(2+k) * time.Second}
+		given, first := summary.EstimateSample{}, s // the given ω is no estimate
 		given.Copies[class].Wait, first.Copies[class].Wait = 9*time.Second, time.Second
 		first.At, s.At = time.Second, 2*time.Second
-		arm.Repeats[k] = Repeat{Slots: arm.Repeats[k].Slots, Coordinator: &Coordinator{Estimates: []EstimateSample{given, first, s}}, Records: flows.Records{
+		arm.Repeats[k] = summary.Repeat{Slots: arm.Repeats[k].Slots, Coordinator: &summary.Coordinator{Estimates: []summary.EstimateSample{given, first, s}}, Records: flows.Records{
 			Jobs:     []flows.JobRecord{{Job: 1, Tasks: 20, End: 10 * time.Second}},
 			Attempts: attempts,
 			Flows:    []flows.FlowRecord{fetch(1, 0, 0, 100, time.Second), fetch(2, 1, 0, 100, 2*time.Second), fetch(3, 2, 1, 200, time.Second)}}}

@@ -8,6 +8,7 @@ import (
 
 	"testbed/results/breakdown"
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -30,7 +31,7 @@ type overhead struct {
 	recovery  time.Duration // of these, waiting for lost segments
 }
 
-func ofCoflows(r Repeat) overhead {
+func ofCoflows(r summary.Repeat) overhead {
 	s := r.Timing.CoflowTotal
 	return overhead{
 		transfers: len(r.Records.Coflows), all: breakdown.Sum(s), recovery: breakdown.Total(s, breakdown.Retransmission),
@@ -38,7 +39,7 @@ func ofCoflows(r Repeat) overhead {
 	}
 }
 
-func ofBlocks(r Repeat) overhead {
+func ofBlocks(r summary.Repeat) overhead {
 	o := overhead{transfers: len(r.Timing.Blocks), all: breakdown.Sum(r.Timing.BlockTotal)}
 	for _, b := range r.Timing.Blocks {
 		o.latency += b.Setup
@@ -48,7 +49,7 @@ func ofBlocks(r Repeat) overhead {
 
 // explained returns the ratio of the measured time of transfers to the fluid model's that transport explains: set-up,
 // retransmission and latency make them slower by their share of the time, and bytes that are sent again occupy links.
-func explained(repeats []Repeat, of func(Repeat) overhead) float64 {
+func explained(repeats []summary.Repeat, of func(summary.Repeat) overhead) float64 {
 	var all, own time.Duration
 	resent, packets := 0, 0
 	for _, r := range repeats {
@@ -96,8 +97,8 @@ type Compared struct {
 }
 
 // Compare compares the averages of a repeat's CCT, block write times and job times with the fluid model's, where it has them.
-func Compare(r Repeat) (out []Compared) {
-	arm := Arm{Repeats: []Repeat{r}}
+func Compare(r summary.Repeat) (out []Compared) {
+	arm := Arm{Repeats: []summary.Repeat{r}}
 	in := Input{Arms: []Arm{arm}}
 	for _, m := range allMetrics() {
 		what, ok := map[string]string{"cct": "CCT", "write_time": "block write time", "job_time": "job time"}[m.key]

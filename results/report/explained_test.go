@@ -8,6 +8,7 @@ import (
 
 	"testbed/results/breakdown"
 	"testbed/results/flows"
+	"testbed/results/summary"
 	"testbed/topo"
 	"testbed/topo/units"
 )
@@ -39,7 +40,7 @@ func TestFiguresFarFromTheFluidModel(t *testing.T) {
 		r.Flows = []flows.FlowRecord{{Src: "h0-00", Dst: "h1-00", Packets: 100, Resent: c.resent, End: 100 * ms}}
 		rep := measured(r, pass(), scaled(r, c.fluid))
 		rep.Timing = &breakdown.Run{CoflowTotal: c.shares}
-		out, err := New(Input{RunID: "r", Scenario: "s", Arms: []Arm{{Name: "fair", Repeats: []Repeat{rep}}}})
+		out, err := New(Input{RunID: "r", Scenario: "s", Arms: []Arm{{Name: "fair", Repeats: []summary.Repeat{rep}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,7 @@ func TestSetUpExplainsTimesOfBlocks(t *testing.T) {
 	for setup, want := range map[time.Duration]float64{0: 1, 50 * ms: 1 / (1 - 0.25), 150 * ms: 2} {
 		block := breakdown.Block{WriteTime: 200 * ms, Setup: setup, Shares: []breakdown.Share{{Cause: breakdown.Network, Time: 200 * ms}}}
 		run := &breakdown.Run{Blocks: []breakdown.Block{block, block}, BlockTotal: []breakdown.Share{{Cause: breakdown.Network, Time: 400 * ms}}}
-		if got := explained([]Repeat{{Timing: run, Fabric: fabric}}, ofBlocks); math.Abs(got-want) > 1e-6 {
+		if got := explained([]summary.Repeat{{Timing: run, Fabric: fabric}}, ofBlocks); math.Abs(got-want) > 1e-6 {
 			t.Errorf("set-up of %v of 200 ms explains %g times, want %g", setup, got, want)
 		}
 	}

@@ -7,16 +7,10 @@ import (
 	"time"
 
 	"testbed/results/flows"
+	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/workloads"
 )
-
-// Failure is a flow or block that a fault ended, a replica that a block continued
-// without, or a job of tasks that failed.
-type Failure struct {
-	flows.Failure
-	Fault string // the cause, such as "host-crash h1-02 at 2s"; "" if unknown
-}
 
 // FailureCount counts the items of an arm that did not complete.
 type FailureCount struct {
@@ -54,7 +48,7 @@ func (a Arm) failures() *FailureCount {
 	for k, r := range a.Repeats {
 		coflows, blocks := map[workloads.CoflowID]bool{}, map[workloads.BlockID]bool{}
 		list := slices.Clone(r.Failures)
-		slices.SortStableFunc(list, func(x, y Failure) int { return cmp.Compare(x.At, y.At) })
+		slices.SortStableFunc(list, func(x, y summary.Failure) int { return cmp.Compare(x.At, y.At) })
 		for _, f := range list {
 			row := FailureRow{Repeat: a.Numbers.Of(k), AtUS: micros(f.At), Kind: f.Kind, Why: f.Why, Fault: f.Fault}
 			switch f.Kind {

@@ -9,6 +9,7 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -35,8 +36,8 @@ func TestEarlyFiguresAreMarked(t *testing.T) {
 		r.Flows = append(r.Flows, f)
 	}
 	report := func(change func(*Input)) *Report {
-		rep := Repeat{Records: r, Verdict: pass(), FlowErrors: errors}
-		in := Input{RunID: "r", Scenario: "s", Arms: []Arm{{Name: "fair", Repeats: []Repeat{rep}}}}
+		rep := summary.Repeat{Records: r, Verdict: pass(), FlowErrors: errors}
+		in := Input{RunID: "r", Scenario: "s", Arms: []Arm{{Name: "fair", Repeats: []summary.Repeat{rep}}}}
 		change(&in)
 		out, err := New(in)
 		if err != nil {

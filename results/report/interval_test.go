@@ -12,6 +12,7 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/results/verdict"
 	"testbed/workloads"
@@ -27,7 +28,7 @@ func coflowsOf(n int) Input {
 			r.Coflows = append(r.Coflows, flows.CoflowRecord{Coflow: workloads.CoflowID(1 + i), Width: 1, Size: 1000, End: end})
 			r.Flows = append(r.Flows, flows.FlowRecord{Coflow: workloads.CoflowID(1 + i), Flow: workloads.FlowID(i), Src: "h0-00", Dst: "h0-01", Size: 1000, End: end})
 		}
-		in.Arms = append(in.Arms, Arm{Name: fmt.Sprint("arm", arm), Repeats: []Repeat{{Records: r, Verdict: verdict.Verdict{Level: verdict.Pass}}}})
+		in.Arms = append(in.Arms, Arm{Name: fmt.Sprint("arm", arm), Repeats: []summary.Repeat{{Records: r, Verdict: verdict.Verdict{Level: verdict.Pass}}}})
 	}
 	return in
 }
@@ -107,17 +108,17 @@ func TestNoiseWidens(t *testing.T) {
 
 // Repeats of the same number are paired, and only those: they have the same workload.
 func TestRepeatsArePairedByNumber(t *testing.T) {
-	repeat := func(took time.Duration) Repeat {
+	repeat := func(took time.Duration) summary.Repeat {
 		var r flows.Records
 		for c := range 10 {
 			r.Coflows = append(r.Coflows, flows.CoflowRecord{Coflow: workloads.CoflowID(c), Width: 1, End: took})
 		}
-		return Repeat{Records: r}
+		return summary.Repeat{Records: r}
 	}
 	in := Input{RunID: "x", FluidModel: true, Arms: []Arm{
-		{Name: "a", Repeats: []Repeat{repeat(time.Second), repeat(3 * time.Second)}, Numbers: metrics.NumbersOf([]int{0, 2})},
-		{Name: "b", Repeats: []Repeat{repeat(3 * time.Second)}, Numbers: metrics.NumbersOf([]int{2})},
-		{Name: "c", Repeats: []Repeat{repeat(3 * time.Second)}, Numbers: metrics.NumbersOf([]int{1})},
+		{Name: "a", Repeats: []summary.Repeat{repeat(time.Second), repeat(3 * time.Second)}, Numbers: metrics.NumbersOf([]int{0, 2})},
+		{Name: "b", Repeats: []summary.Repeat{repeat(3 * time.Second)}, Numbers: metrics.NumbersOf([]int{2})},
+		{Name: "c", Repeats: []summary.Repeat{repeat(3 * time.Second)}, Numbers: metrics.NumbersOf([]int{1})},
 	}}
 	r, err := New(in)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testbed/results/htmlreport"
 	"testbed/results/metrics"
 	"testbed/results/verdict"
+	"testbed/topo/units"
 )
 
 // Setting is one property of a run, such as "kernel" and "6.12.5".
@@ -18,11 +19,11 @@ type Setting struct{ Key, Value string }
 
 // Page writes the whole report as one self-contained HTML file with charts.
 func (r *Report) Page(w io.Writer) error {
-	var summary bytes.Buffer
-	if err := r.JSON(&summary); err != nil {
+	var doc bytes.Buffer
+	if err := r.JSON(&doc); err != nil {
 		return err
 	}
-	d := htmlreport.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Result: r.Summary.Sentence(), Written: r.in.Written, Resolved: r.in.Resolved, Fabric: r.in.Fabric, Simulated: r.in.FluidModel, Summary: summary.Bytes(), Human: human, LinkInterval: r.in.linkInterval()}
+	d := htmlreport.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Result: r.Summary.Sentence(), Written: r.in.Written, Resolved: r.in.Resolved, Fabric: r.in.Fabric, Simulated: r.in.FluidModel, Summary: doc.Bytes(), Human: units.Human, LinkInterval: r.in.linkInterval()}
 	if r.in.Partial != nil {
 		d.Partial = r.in.Partial.String()
 	}
@@ -183,7 +184,7 @@ func (r *Report) headline(m metric) htmlreport.Table {
 				c.Figure, c.Arm, c.Metric = true, a.Name, m.key+"."+k.key
 				if f != nil {
 					if head == "average" {
-						c.Text = human(f.mean) // other forms may mark the best in it
+						c.Text = units.Human(f.mean) // other forms may mark the best in it
 					}
 					if x, ok := k.get(f); ok {
 						c.Value = number(x)

@@ -100,8 +100,8 @@ func TestPageHasFiguresOfSummary(t *testing.T) {
 				if _, ok := cells[at]; ok != (f != nil) {
 					t.Errorf("%v: a value is on the page: %v, want %v", at, ok, f != nil)
 				}
-				if f != nil && !strings.HasPrefix(texts[at], human(f.mean)) {
-					t.Errorf("%v reads %q, want %s as in the other tables", at, texts[at], human(f.mean))
+				if f != nil && !strings.HasPrefix(texts[at], units.Human(f.mean)) {
+					t.Errorf("%v reads %q, want %s as in the other tables", at, texts[at], units.Human(f.mean))
 				}
 				if a.Void() && r.measured(m) && texts[at] != "void" {
 					t.Errorf("%v of a void arm reads %q", at, texts[at])

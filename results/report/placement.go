@@ -9,6 +9,7 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/topo/units"
 )
@@ -176,7 +177,7 @@ func (r *Report) placementTable() table {
 				row[5] = units.Percent(*p.DiskImbalance, 2)
 			}
 			if p.WaitUS > 0 {
-				row[6] = human(time.Duration(p.WaitUS * float64(time.Microsecond)))
+				row[6] = units.Human(time.Duration(p.WaitUS * float64(time.Microsecond)))
 			}
 			if b := p.Bounds; b != nil {
 				row[7] = fmt.Sprintf("%.2f×", b.OverLone)
@@ -244,7 +245,7 @@ func (r *Report) binTable() table {
 			case a.Void():
 				row = []string{a.Name, bin, "void", "void", "void"}
 			case f != nil:
-				row = []string{a.Name, bin, strconv.Itoa(f.N), human(f.mean), human(f.p95)}
+				row = []string{a.Name, bin, strconv.Itoa(f.N), units.Human(f.mean), units.Human(f.p95)}
 			}
 			t.rows = append(t.rows, append(row, speedups(i, a, f)...))
 		}
@@ -258,7 +259,7 @@ func (r *Report) placementDefinitions() []string {
 	if r.measured(requestMetric()) {
 		out = append(out, "Write request time: from the request of a writer's first block to the end of its last block, including all waits for placement.")
 	}
-	if r.in.any(func(r *Repeat) bool {
+	if r.in.any(func(r *summary.Repeat) bool {
 		return slices.ContainsFunc(r.Records.Jobs, func(j flows.JobRecord) bool { return j.Tasks == 0 })
 	}) {
 		out = append(out, "Job time: from the arrival of the job's coflow, or from the request of its first block if it has no coflow, to the end of its last block. The file "+AskedFile+" next to the captures lists the coflow and blocks of each job.")
@@ -277,17 +278,19 @@ func (r *Report) placementDefinitions() []string {
 
 // requests, jobs and balance report whether any repeat has them.
 func (in Input) requests() bool {
-	return in.any(func(r *Repeat) bool { return len(r.Records.Writes) > 0 })
+	return in.any(func(r *summary.Repeat) bool { return len(r.Records.Writes) > 0 })
 }
-func (in Input) jobs() bool { return in.any(func(r *Repeat) bool { return len(r.Records.Jobs) > 0 }) }
+func (in Input) jobs() bool {
+	return in.any(func(r *summary.Repeat) bool { return len(r.Records.Jobs) > 0 })
+}
 func (in Input) attempts() bool {
-	return in.any(func(r *Repeat) bool { return len(r.Records.Attempts) > 0 })
+	return in.any(func(r *summary.Repeat) bool { return len(r.Records.Attempts) > 0 })
 }
 func (in Input) balance() bool {
-	return in.any(func(r *Repeat) bool { return r.Placement != nil && r.Placement.Balance != nil })
+	return in.any(func(r *summary.Repeat) bool { return r.Placement != nil && r.Placement.Balance != nil })
 }
 
-func (in Input) any(has func(*Repeat) bool) bool {
+func (in Input) any(has func(*summary.Repeat) bool) bool {
 	for i := range in.Arms {
 		for k := range in.Arms[i].Repeats {
 			if has(&in.Arms[i].Repeats[k]) {

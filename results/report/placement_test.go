@@ -11,6 +11,7 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -35,10 +36,10 @@ func placedRun(fluid bool) Input {
 		}
 		asked.Join(&r)
 		disk := 0.02 / float64(speed)
-		rep := Repeat{Records: r, Verdict: pass(), Placement: &metrics.Placement{CrossRack: metrics.CrossRack{All: 1e9 + 1e6*(1+0.6*float64(i)), Writes: 1e6 * (1 + 0.6*float64(i))}, Disk: &disk,
+		rep := summary.Repeat{Records: r, Verdict: pass(), Placement: &metrics.Placement{CrossRack: metrics.CrossRack{All: 1e9 + 1e6*(1+0.6*float64(i)), Writes: 1e6 * (1 + 0.6*float64(i))}, Disk: &disk,
 			Balance: &metrics.Balance{Interval: 250 * ms, Links: 4, Samples: []metrics.BalanceSample{{From: 0, Cv: 0.8}, {From: time.Second, Cv: 0.9 - 0.3*float64(i)}, {From: 2 * time.Second, Cv: 1.2}}},
 			Bounds:  metrics.Bounds{Blocks: 40, Lone: 200 * ms, Fluid: 250 * ms}}}
-		in.Arms = append(in.Arms, Arm{Name: name, Repeats: []Repeat{rep}})
+		in.Arms = append(in.Arms, Arm{Name: name, Repeats: []summary.Repeat{rep}})
 	}
 	return in
 }

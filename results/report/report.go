@@ -7,13 +7,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"testbed/results/breakdown"
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo"
-	"testbed/topo/units"
 )
 
 // Input is the content of a report.
@@ -58,51 +57,12 @@ type Input struct {
 // Arm is what is compared.
 type Arm struct {
 	Name    string
-	Repeats []Repeat
+	Repeats []summary.Repeat
 	// Numbers are those of Repeats. They have gaps if only some trials were run.
 	Numbers metrics.Numbers
 	// Unmodelled are the keys of the scenario in which alone the arm differs from the baseline, where the fluid model
 	// knows none of them: there are no speed-ups then.
 	Unmodelled []string
-}
-
-// Repeat is one execution of an arm.
-type Repeat struct {
-	Records flows.Records
-	Verdict verdict.Verdict `json:",omitzero"`
-	// Completed are the numbers of items that the run completed, by their name ("coflows"), with or
-	// without a record; nil if they are not known.
-	Completed map[string]int
-	// Fluid is the fluid model's prediction for the same workload and policies; nil if
-	// there is none.
-	Fluid *flows.Records
-	// Failures are the transfers that faults ended. Records.Failed is ignored.
-	Failures []Failure
-	// Coordinator is the record of the policies' coordinator; nil if there is none.
-	Coordinator *Coordinator
-	// Timing is the breakdown of completion times, and Links the load of the fabric's
-	// links. Both exist only for packets.
-	Timing *breakdown.Run
-	Links  []flows.LinkSeries
-	// Resent is the number of retransmitted packets with payload in all transfers, only
-	// for packets.
-	Resent int
-	// Placement is the record of block placement; nil for runs without blocks or without a
-	// record of the workload.
-	Placement *metrics.Placement
-	// Slots are the slots of the cluster for tasks; nil if they are not known.
-	Slots *metrics.TaskSlots
-	// Progress is the received bytes of each transfer over time, only for packets.
-	Progress []metrics.Progress
-	// Untimed is the reason why Timing is missing, as the end of a sentence; "" if the
-	// report does not state one.
-	Untimed string
-	// Fabric is the fabric that was captured; nil if the captures do not state it.
-	Fabric *topo.Fabric
-	// Buckets are the sizes of the links' token buckets by rate, and FlowErrors the errors of short flows; nil if
-	// the captures do not state them.
-	Buckets    map[units.Rate]units.Bytes
-	FlowErrors *metrics.FlowErrors
 }
 
 // Report holds computed figures and writes them in any form.

@@ -24,6 +24,7 @@ import (
 	"testbed/results/breakdown"
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/results/verdict"
 	"testbed/topo"
@@ -70,8 +71,8 @@ func pass() verdict.Verdict {
 	return verdict.Of(verdict.Check{Name: "capture-drops", Level: verdict.Pass, Value: "0", Pass: "0", Void: "> 0"})
 }
 
-func measured(r flows.Records, v verdict.Verdict, fluid *flows.Records) Repeat {
-	return Repeat{Records: r, Verdict: v, Fluid: fluid}
+func measured(r flows.Records, v verdict.Verdict, fluid *flows.Records) summary.Repeat {
+	return summary.Repeat{Records: r, Verdict: v, Fluid: fluid}
 }
 
 func packetRun() Input {
@@ -87,10 +88,10 @@ func packetRun() Input {
 		late.Problems = append(late.Problems, "coflow "+string(rune('3'+i))+": no mark | of its *arrival*")
 	}
 	in := Input{RunID: "fig9-001", Scenario: "figure_9", Seed: 1, Arms: []Arm{
-		{Name: "fair", Repeats: []Repeat{measured(fair[0], pass(), scaled(fair[0], 0.9)), measured(fair[1], pass(), scaled(fair[1], 0.9))}},
-		{Name: "sebf", Repeats: []Repeat{measured(sebf[0], pass(), scaled(sebf[0], 0.8)), measured(sebf[1], degraded, nil)}},
-		{Name: "starved", Repeats: []Repeat{measured(records(0, 99*ms), pass(), nil), measured(late, void, nil)}},
-		{Name: "kept_only|captures", Repeats: []Repeat{measured(records(0, 90*ms, 1300*ms, 50*ms), verdict.Missing("only the captures were kept"), nil)}},
+		{Name: "fair", Repeats: []summary.Repeat{measured(fair[0], pass(), scaled(fair[0], 0.9)), measured(fair[1], pass(), scaled(fair[1], 0.9))}},
+		{Name: "sebf", Repeats: []summary.Repeat{measured(sebf[0], pass(), scaled(sebf[0], 0.8)), measured(sebf[1], degraded, nil)}},
+		{Name: "starved", Repeats: []summary.Repeat{measured(records(0, 99*ms), pass(), nil), measured(late, void, nil)}},
+		{Name: "kept_only|captures", Repeats: []summary.Repeat{measured(records(0, 90*ms, 1300*ms, 50*ms), verdict.Missing("only the captures were kept"), nil)}},
 	}}
 	for i := range in.Arms {
 		for k := range in.Arms[i].Repeats {
@@ -116,7 +117,7 @@ func packetRun() Input {
 
 // timed gives a repeat a breakdown of its times, and loads of the links of two hosts under
 // one leaf.
-func timed(r *Repeat) {
+func timed(r *summary.Repeat) {
 	run := &breakdown.Run{Traffic: breakdown.Traffic{CrossRack: map[string]units.Bytes{breakdown.Shuffle: 12_345_678, breakdown.Write: 700_000, breakdown.Control: 1234, breakdown.MapRead: 0}, DiskImbalance: 0.25, Makespan: 1250 * ms}}
 	for _, c := range r.Records.Coflows {
 		cct := c.CCT()
@@ -154,8 +155,8 @@ func timed(r *Repeat) {
 
 func fluidRun() Input {
 	return Input{RunID: "sim-7", Scenario: "figure 9", FluidModel: true, Arms: []Arm{
-		{Name: "fair", Repeats: []Repeat{{Records: records(0, 80*ms, 1200*ms)}}},
-		{Name: "sebf", Repeats: []Repeat{{Records: records(0, 40*ms, 900*ms)}}},
+		{Name: "fair", Repeats: []summary.Repeat{{Records: records(0, 80*ms, 1200*ms)}}},
+		{Name: "sebf", Repeats: []summary.Repeat{{Records: records(0, 40*ms, 900*ms)}}},
 	}}
 }
 
@@ -390,7 +391,7 @@ func TestFormsAgree(t *testing.T) {
 					figures++
 				}
 				// The line of the arm in both tables.
-				us := func(key string) string { return human(time.Duration(math.Round(1000 * f[key].(float64)))) }
+				us := func(key string) string { return units.Human(time.Duration(math.Round(1000 * f[key].(float64)))) }
 				shown := []string{fmt.Sprint(f["n"]), us("mean_us"), us("p50_us"), us("p95_us"), us("p99_us")}
 				if x, ok := want["between_repeats"].(float64); ok {
 					shown = append(shown, fmt.Sprintf("%.1f %%", 100*x))
@@ -403,7 +404,7 @@ func TestFormsAgree(t *testing.T) {
 					shown = append(shown, fmt.Sprintf("%.2f×", x), e.String())
 				}
 				if x, ok := want["fluid_ratio"].(float64); ok {
-					shown = append(shown, human(time.Duration(math.Round(1000*want["fluid_mean_us"].(float64)))), fmt.Sprintf("%.3f", x))
+					shown = append(shown, units.Human(time.Duration(math.Round(1000*want["fluid_mean_us"].(float64)))), fmt.Sprintf("%.3f", x))
 				}
 				for form, text := range map[string]string{"terminal": strings.ReplaceAll(terminal.String(), "│", "|"), "markdown": strings.NewReplacer(`\|`, "/", `\_`, "_").Replace(markdown.String())} {
 					_, text, _ = strings.Cut(text, m.title+"\n")
@@ -519,7 +520,7 @@ func TestInputMistakes(t *testing.T) {
 	if _, err := New(Input{}); err == nil || !strings.Contains(err.Error(), "no arm") {
 		t.Errorf("no arm: %v", err)
 	}
-	_, err := New(Input{Arms: []Arm{{Name: "a", Repeats: nil}, {Name: "a", Repeats: []Repeat{{}}}, {Name: "", Repeats: []Repeat{{Verdict: pass()}}}}})
+	_, err := New(Input{Arms: []Arm{{Name: "a", Repeats: nil}, {Name: "a", Repeats: []summary.Repeat{{}}}, {Name: "", Repeats: []summary.Repeat{{Verdict: pass()}}}}})
 	for _, want := range []string{`arm "a" has no repeat`, `arm name "a"`, `arm "a", repeat 0: no verdict`, `arm name ""`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
@@ -528,7 +529,7 @@ func TestInputMistakes(t *testing.T) {
 }
 
 func TestNothingMeasured(t *testing.T) {
-	r, err := New(Input{RunID: "x", Arms: []Arm{{Name: "a", Repeats: []Repeat{{Verdict: pass(), Records: flows.Records{Problems: []string{"no capture has a mark"}}}}}}})
+	r, err := New(Input{RunID: "x", Arms: []Arm{{Name: "a", Repeats: []summary.Repeat{{Verdict: pass(), Records: flows.Records{Problems: []string{"no capture has a mark"}}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -596,7 +597,7 @@ func TestHuman(t *testing.T) {
 		{5_678_901, "5.68 ms"}, {9_996_000, "10.0 ms"}, {56_700_000, "56.7 ms"}, {999_940_000, "999.9 ms"}, {999_960_000, "1.000 s"},
 		{1_234_400_000, "1.234 s"}, {3600 * time.Second, "3600.000 s"}, {-56_700_000, "-56.7 ms"},
 	} {
-		if got := human(tt.d); got != tt.want {
+		if got := units.Human(tt.d); got != tt.want {
 			t.Errorf("human(%d) = %q, want %q", int64(tt.d), got, tt.want)
 		}
 	}
@@ -632,11 +633,11 @@ func TestLinkAtAPlaceOfTheReport(t *testing.T) {
 // completed. A lost record is counted.
 func TestNoRatioOverDifferentItems(t *testing.T) {
 	arm := func(name string, completed int, ccts ...time.Duration) Arm {
-		r := Repeat{Verdict: verdict.Of(), Completed: map[string]int{"coflows": completed}}
+		r := summary.Repeat{Verdict: verdict.Of(), Completed: map[string]int{"coflows": completed}}
 		for i, cct := range ccts {
 			r.Records.Coflows = append(r.Records.Coflows, flows.CoflowRecord{Coflow: workloads.CoflowID(i), End: cct})
 		}
-		return Arm{Name: name, Repeats: []Repeat{r}}
+		return Arm{Name: name, Repeats: []summary.Repeat{r}}
 	}
 	rep, err := New(Input{RunID: "x", Arms: []Arm{arm("fair", 3, time.Second, time.Second, 10*time.Second), arm("sebf", 5, time.Second, time.Second)}})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"testbed/results/flows"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/workloads"
 )
@@ -20,7 +21,7 @@ func halves(t *testing.T, n int, scaledSpeedup float64, levels [4]verdict.Level)
 		for i := range n {
 			rec.Coflows = append(rec.Coflows, flows.CoflowRecord{Coflow: workloads.CoflowID(i), Width: 1, Size: 1000, End: time.Duration(float64(time.Second+time.Duration(i)*time.Millisecond) / speedup)})
 		}
-		return Arm{Name: name, Repeats: []Repeat{{Records: rec, Verdict: verdict.Verdict{Level: level}}}}
+		return Arm{Name: name, Repeats: []summary.Repeat{{Records: rec, Verdict: verdict.Verdict{Level: level}}}}
 	}
 	half, err := New(Input{RunID: "r-scaled", Scenario: "s", Arms: []Arm{arm("fair", 1, levels[2]), arm("sebf", scaledSpeedup, levels[3])}})
 	if err != nil {

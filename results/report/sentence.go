@@ -9,6 +9,7 @@ import (
 
 	"testbed/results/metrics"
 	"testbed/results/verdict"
+	"testbed/topo/units"
 	"testbed/topo/words"
 )
 
@@ -65,7 +66,7 @@ func (s *Summary) Sentence() string {
 	case f == nil:
 		parts = append(parts, fmt.Sprintf("%s has no figures", base.Name))
 	case len(s.Arms) == 1:
-		mean := human(time.Duration(f.MeanUS * float64(time.Microsecond)))
+		mean := units.Human(time.Duration(f.MeanUS * float64(time.Microsecond)))
 		parts = append(parts, fmt.Sprintf("%s has an average %s of %s (n = %d)", base.Name, m.name, mean, f.N))
 	default:
 		parts = s.speedups(m)

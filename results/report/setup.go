@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"testbed/results/metrics"
+	"testbed/topo/units"
 )
 
 // DefaultSetupShare is the default of Input.SetupShare.
@@ -31,7 +32,7 @@ func (in Input) setup(arm Arm, fct *Metric) *SetupSummary {
 	out := &SetupSummary{N: d.N, MeanUS: micros(d.Mean), P50US: micros(d.P50), P95US: micros(d.P95), MaxUS: micros(d.Max), Share: metrics.Round6(micros(d.P50) / fct.P50US)}
 	if limit := cmp.Or(in.SetupShare, DefaultSetupShare); out.Share > limit {
 		out.note = fmt.Sprintf("%s: the median flow setup is %s, %.0f %% of the median FCT (this note appears above %.0f %%). Setup is overhead of the testbed that FCT includes. Larger flows or lower rates reduce its share; \"setup: simultaneous\" in the scenario shortens it.",
-			arm.Name, human(d.P50), 100*out.Share, 100*limit)
+			arm.Name, units.Human(d.P50), 100*out.Share, 100*limit)
 	}
 	return out
 }

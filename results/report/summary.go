@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 )
 
@@ -72,7 +74,7 @@ type ArmSummary struct {
 	JobTime     *Metric             `json:"job_time,omitempty"`
 	JobBins     map[string]*Metric  `json:"job_time_by_bin,omitempty"`   // by number
 	JobSizes    map[string]*Metric  `json:"job_time_by_tasks,omitempty"` // by the least number of tasks of the class
-	Tasks       *TaskSummary        `json:"tasks,omitempty"`             // for runs with jobs of tasks
+	Tasks       summary.Values      `json:"tasks,omitempty"`             // for runs with jobs of tasks
 	Placement   *PlacementSummary   `json:"placement,omitempty"`         // for runs with blocks
 	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"`       // if there is a record
 	Estimates   []EstimateSummary   `json:"estimates,omitempty"`         // if the task scheduler estimates
@@ -88,6 +90,21 @@ type ArmSummary struct {
 
 // Void reports whether the arm's figures are withheld.
 func (a ArmSummary) Void() bool { return a.Verdict != nil && *a.Verdict == verdict.Void }
+
+// Section returns the figures of a section of summary.Sections; a key of none is an error of the program.
+func (a *ArmSummary) Section(key string) *summary.Values {
+	switch key {
+	case "tasks":
+		return &a.Tasks
+	}
+	panic("report: no section " + key)
+}
+
+// Figure returns a figure by the key of its section and its own, as in summary.Find.
+func (a *ArmSummary) Figure(key string) (float64, bool) {
+	section, own, _ := strings.Cut(key, ".")
+	return a.Section(section).Get(own)
+}
 
 // Metric is the distribution of one completion time over the items of all
 // repeats of an arm.
@@ -199,8 +216,8 @@ func (in Input) summarize(i int) ArmSummary {
 	for k, m := range in.metrics() {
 		m.set(&s, in.metric(i, m, in.Seed+uint64(k)))
 	}
-	if s.Tasks = arm.tasks(); in.FluidModel && s.Tasks != nil && s.Tasks.Backups != nil {
-		s.Tasks.Backups.Bytes.Written = nil // it has no records of what was stopped
+	for _, of := range summary.Sections() {
+		*s.Section(of.Key) = of.Compute(arm.Repeats, !in.FluidModel)
 	}
 	s.Placement = in.placement(i)
 	s.Coordinator, s.Estimates = in.coordinator(arm), arm.estimates()

@@ -207,11 +207,11 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 	case f == nil:
 		void(5)
 	default:
-		average := human(f.mean)
+		average := units.Human(f.mean)
 		if cols.best > 0 && f.MeanUS == cols.best {
 			average = best + " " + average
 		}
-		row = append(row, count, f.early("mean_us", average), f.early("p50_us", human(f.p50)), f.early("p95_us", human(f.p95)), f.early("p99_us", human(f.p99)))
+		row = append(row, count, f.early("mean_us", average), f.early("p50_us", units.Human(f.p50)), f.early("p95_us", units.Human(f.p95)), f.early("p99_us", units.Human(f.p99)))
 	}
 	if cols.repeats {
 		if f == nil || f.Repeats == nil {
@@ -227,7 +227,7 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 		if f == nil || f.Fluid == nil {
 			void(2)
 		} else {
-			row = append(row, human(f.fluid), fmt.Sprintf("%.3f", f.Fluid.Ratio))
+			row = append(row, units.Human(f.fluid), fmt.Sprintf("%.3f", f.Fluid.Ratio))
 		}
 	}
 	if cols.verdict {

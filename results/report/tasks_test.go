@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"testbed/results/flows"
 	"testbed/results/flows/flowstest"
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -22,17 +24,17 @@ func taskRun() Input {
 	c := flowstest.Default()
 	c.Copies = 0
 	slots := &metrics.TaskSlots{Hosts: c.Hosts(), Map: c.MapSlots, Reduce: c.ReduceSlots}
-	repeat := func(node, pace float64, seed uint64) Repeat {
+	repeat := func(node, pace float64, seed uint64) summary.Repeat {
 		c.Node, c.Pace = node, pace
-		return Repeat{Records: c.Records(seed), Slots: slots}
+		return summary.Repeat{Records: c.Records(seed), Slots: slots}
 	}
 	in := Input{RunID: "tasks-1", Scenario: "tasks", FluidModel: true, Arms: []Arm{
-		{Name: "fifo", Repeats: []Repeat{repeat(0.3, 1, 1), repeat(0.3, 1, 2)}}}}
+		{Name: "fifo", Repeats: []summary.Repeat{repeat(0.3, 1, 1), repeat(0.3, 1, 2)}}}}
 	c.Copies = 0.3
-	in.Arms = append(in.Arms, Arm{Name: "fair", Repeats: []Repeat{repeat(0.9, 1.4, 1), repeat(0.9, 1.4, 2)}})
+	in.Arms = append(in.Arms, Arm{Name: "fair", Repeats: []summary.Repeat{repeat(0.9, 1.4, 1), repeat(0.9, 1.4, 2)}})
 	late := &in.Arms[1].Repeats[1]
 	late.Records.Jobs = late.Records.Jobs[1:]
-	late.Failures = []Failure{{Failure: flows.Failure{Kind: flows.FailedJob, Job: 1, Host: "h0-00", At: 3 * time.Second}}}
+	late.Failures = []summary.Failure{{Failure: flows.Failure{Kind: flows.FailedJob, Job: 1, Host: "h0-00", At: 3 * time.Second}}}
 	return in
 }
 
@@ -41,19 +43,19 @@ func TestTasksGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var terminal, markdown, summary bytes.Buffer
+	var terminal, markdown, doc bytes.Buffer
 	if err := r.TerminalIn(&terminal, tables.Style{Width: 140}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Markdown(&markdown); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.JSON(&summary); err != nil {
+	if err := r.JSON(&doc); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "tasks-terminal.txt", terminal.Bytes())
 	golden(t, "tasks-"+MarkdownFile, markdown.Bytes())
-	golden(t, "tasks-"+SummaryFile, summary.Bytes())
+	golden(t, "tasks-"+SummaryFile, doc.Bytes())
 }
 
 // The summary pools the repeats of an arm: counts are sums, times and bytes averages of a repeat.
@@ -65,42 +67,46 @@ func TestTaskSummary(t *testing.T) {
 	}
 	for i, a := range in.Arms {
 		s := r.Summary.Arms[i].Tasks
+		of := func(key string) float64 { x, _ := s.Get(key); return x }
+		count := func(key string) int { return int(of(key)) }
 		var each []*metrics.Tasks
 		for k := range a.Repeats {
 			each = append(each, metrics.TasksOf(&a.Repeats[k].Records, a.Repeats[k].Slots))
 		}
 		x, y := each[0], each[1]
-		if s.Jobs != x.Jobs+y.Jobs || s.Attempts.Started != x.Attempts()+y.Attempts() || s.Locality.N != x.Locality.Total()+y.Locality.Total() || s.Stragglers.Stages != len(x.Stragglers)+len(y.Stragglers) {
+		if count("jobs") != x.Jobs+y.Jobs || count("attempts.started") != x.Attempts()+y.Attempts() ||
+			count("locality.n") != x.Locality.Total()+y.Locality.Total() || count("stragglers.stages") != len(x.Stragglers)+len(y.Stragglers) {
 			t.Errorf("%s: counts of %+v are not the sums of %+v and %+v", a.Name, s, x, y)
 		}
 		for what, of := range map[string][2]float64{
-			"makespan":   {s.MakespanUS, micros(x.Makespan+y.Makespan) / 2},
-			"wasted":     {s.WastedUS, micros(x.WastedTime+y.WastedTime) / 2},
-			"bytes":      {s.Bytes.FetchedCrossRack, float64(x.Moved.FetchedCrossRack+y.Moved.FetchedCrossRack) / 2},
-			"throughput": {s.JobsPerHour, float64(s.Jobs) / (x.Makespan + y.Makespan).Hours()},
-			"slots": {s.SlotUse[flows.MapTask], float64(x.Busy[flows.MapTask]+y.Busy[flows.MapTask]) /
+			"makespan":   {of("makespan_us"), micros(x.Makespan+y.Makespan) / 2},
+			"wasted":     {of("wasted_slot_us"), micros(x.WastedTime+y.WastedTime) / 2},
+			"bytes":      {of("bytes.fetched_cross_rack"), float64(x.Moved.FetchedCrossRack+y.Moved.FetchedCrossRack) / 2},
+			"throughput": {of("jobs_per_hour"), of("jobs") / (x.Makespan + y.Makespan).Hours()},
+			"slots": {of("slot_use.map"), float64(x.Busy[flows.MapTask]+y.Busy[flows.MapTask]) /
 				(float64(x.Makespan+y.Makespan) * float64(x.Slots.Of(flows.MapTask)))},
 		} {
 			if metrics.Round6(of[1]) != of[0] {
 				t.Errorf("%s: %s %v, want %v", a.Name, what, of[0], of[1])
 			}
 		}
-		p, sum := s.JobParts, 0.0
-		for _, us := range p.all() {
-			sum += us
+		sum := 0.0
+		for _, part := range s.Below("job_parts")[1:] {
+			sum += part.X
 		}
-		if mean := r.Summary.Arms[i].JobTime.MeanUS; p.Jobs != s.Jobs || sum < mean-0.01 || sum > mean+0.01 {
+		if mean := r.Summary.Arms[i].JobTime.MeanUS; of("job_parts.jobs") != of("jobs") || sum < mean-0.01 || sum > mean+0.01 {
 			t.Errorf("%s: parts of %v µs, want the mean job time, %v", a.Name, sum, mean)
 		}
 		n := 0
-		for _, l := range s.ByMaps {
-			n += l.N
-			if d := l.Node + l.Rack + l.OffRack - 1; d < -1e-5 || d > 1e-5 {
+		for _, l := range s.Rows("locality_by_maps") {
+			of := func(key string) float64 { x, _ := l.Get(key); return x }
+			n += int(of("n"))
+			if d := of("node") + of("rack") + of("off_rack") - 1; d < -1e-5 || d > 1e-5 {
 				t.Errorf("%s: shares of %+v do not add up to 1", a.Name, l)
 			}
 		}
-		if n != s.Locality.N {
-			t.Errorf("%s: classes of %d maps, want %d", a.Name, n, s.Locality.N)
+		if n != count("locality.n") {
+			t.Errorf("%s: classes of %d maps, want %d", a.Name, n, count("locality.n"))
 		}
 	}
 	f := r.Summary.Arms[1].Failures
@@ -129,7 +135,7 @@ func TestTasksUnknown(t *testing.T) {
 	if err := r.Markdown(&b); err != nil {
 		t.Fatal(err)
 	}
-	if s := r.Summary.Arms[0].Tasks; s.SlotUse != nil || s.MeanSlowdown != nil || s.MedianSlowdown != nil || !strings.Contains(strings.Join(strings.Fields(b.String()), " "), " – | – | | fair |") {
+	if s := r.Summary.Arms[0].Tasks; s.Has("slot_use") || s.Has("mean_job_slowdown") || s.Has("median_job_slowdown") || !strings.Contains(strings.Join(strings.Fields(b.String()), " "), " – | – | | fair |") {
 		t.Errorf("%+v", s)
 	}
 	r, err = New(fluidRun())
@@ -171,31 +177,37 @@ func TestShuffleSummary(t *testing.T) {
 		each = append(each, metrics.TasksOf(&in.Arms[0].Repeats[k].Records, nil))
 		pooled.Add(each[k].Shuffle)
 	}
-	s := r.Summary.Arms[0].Tasks.Shuffle
+	s := r.Summary.Arms[0].Tasks
 	for what, x := range map[string]struct {
-		got  *float64
+		key  string
 		want metrics.Average
 		unit float64
 	}{
-		"racks of maps":   {s.MapRacks, pooled.MapRacks, 1},
-		"reduces at data": {s.ReducesAtData, pooled.ReducesAtData, 1},
-		"crossing":        {s.ShuffleCrossing, pooled.ShuffleCrossing, 1},
-		"wait":            {s.ReduceWaitUS, pooled.ReduceWait, 1000},
-		"delayed":         {s.ReducesDelayed, pooled.ReducesDelayed, 1},
+		"racks of maps":   {"map_racks", pooled.MapRacks, 1},
+		"reduces at data": {"reduces_at_data", pooled.ReducesAtData, 1},
+		"crossing":        {"shuffle_crossing", pooled.ShuffleCrossing, 1},
+		"wait":            {"reduce_wait_us", pooled.ReduceWait, 1000},
+		"delayed":         {"reduces_delayed", pooled.ReducesDelayed, 1},
 	} {
 		want, ok := x.want.Value()
-		if want = metrics.Round6(want / x.unit); !ok || x.got == nil || *x.got != want || want == 0 {
-			t.Errorf("%s: %v, want %v", what, x.got, want)
+		if want = metrics.Round6(want / x.unit); !ok || want == 0 {
+			t.Errorf("%s: no figure", what)
+		} else if got, ok := s.Get("shuffle." + x.key); !ok || got != want {
+			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
 	share := (4 * time.Second).Seconds() / (each[0].Makespan + each[1].Makespan).Seconds()
-	if d := cmp.Diff([]float64{0, metrics.Round6(share)}, s.Saturated); d != "" || *s.SaturatedMean != metrics.Round6(share/2) {
-		t.Errorf("saturated %v (-want +got):\n%s", *s.SaturatedMean, d)
+	want := summary.Values{{Key: "0"}, {Key: "1", X: metrics.Round6(share)}}
+	mean, _ := s.Get("shuffle.saturated_mean")
+	if d := cmp.Diff(want, s.Below("shuffle.saturated")); d != "" || mean != metrics.Round6(share/2) {
+		t.Errorf("saturated %v (-want +got):\n%s", mean, d)
 	}
-	if cells := s.cells(); cells[6] != "1: "+units.Percent(share, 1) {
-		t.Errorf("most saturated rack: %q", cells[6])
+	all := r.taskTables()
+	shuffle := all[slices.IndexFunc(all, func(t table) bool { return t.title == "Shuffle of jobs" })]
+	if got := shuffle.rows[0][7]; got != "1: "+units.Percent(share, 1) {
+		t.Errorf("most saturated rack: %q", got)
 	}
-	if s := r.Summary.Arms[1].Tasks.Shuffle; s.Saturated != nil || s.SaturatedMean != nil || s.cells()[6] != none {
+	if s := r.Summary.Arms[1].Tasks; s.Has("shuffle.saturated") || s.Has("shuffle.saturated_mean") || shuffle.rows[1][7] != none {
 		t.Errorf("saturation without loads of links: %+v", s)
 	}
 }
@@ -218,23 +230,27 @@ func TestBackupSummary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := r.Summary.Arms[1].Tasks.Backups
-		if r.Summary.Arms[0].Tasks.Backups != nil || b.Started != all.Started || b.Copied != all.Backups.Copied || b.Copied == 0 || b.ExtraUS != metrics.Round6(micros(all.Extra)/2) {
+		b := r.Summary.Arms[1].Tasks.Below("backups")
+		of := func(key string) float64 { x, _ := b.Get(key); return x }
+		if r.Summary.Arms[0].Tasks.Has("backups") || int(of("started")) != all.Started || int(of("copied")) != all.Backups.Copied ||
+			of("copied") == 0 || of("extra_us") != metrics.Round6(micros(all.Extra)/2) {
 			t.Errorf("backups %+v of %+v", b, all)
 		}
 		slots, extra := 24.0, 0.0
-		for _, x := range b.ByTasks {
-			extra += x.OfExtra
+		for _, row := range b.Rows("extra_by_tasks") {
+			x, _ := row.Get("share_of_extra")
+			extra += x
 		}
-		if b.Slots.Peak != metrics.Round6(float64(all.PeakSlots)/slots) || b.Slots.Mean <= 0 || b.Slots.Mean >= b.Slots.Peak || extra < 0.99999 || extra > 1.00001 {
-			t.Errorf("slots %+v, classes %+v", b.Slots, b.ByTasks)
+		if mean, peak := of("slots.mean"), of("slots.peak"); peak != metrics.Round6(float64(all.PeakSlots)/slots) || mean <= 0 || mean >= peak || extra < 0.99999 || extra > 1.00001 {
+			t.Errorf("slots %+v, classes %+v", b, extra)
 		}
-		if b.Bytes.Fetched != metrics.Round6(float64(all.Bytes.Fetched)/2) || b.Bytes.Further <= 0 || b.Bytes.Further > b.Bytes.Fetched || (b.Bytes.Written == nil) != fluid {
-			t.Errorf("bytes %+v of %+v", b.Bytes, all.Bytes)
+		if further := of("extra_bytes.fetched_further"); of("extra_bytes.fetched") != metrics.Round6(float64(all.Bytes.Fetched)/2) ||
+			further <= 0 || further > of("extra_bytes.fetched") || b.Has("extra_bytes.written") == fluid {
+			t.Errorf("bytes %+v of %+v", b, all.Bytes)
 		}
 		copies := all.AllCopies()
-		if b.Copies.Fetches != copies.Alone.N+copies.Shared.N || b.Copies.WaitUS != metrics.Round6(micros(copies.Waited)/float64(copies.Attempts)) {
-			t.Errorf("copies %+v of %+v", b.Copies, copies)
+		if int(of("copies.fetches")) != copies.Alone.N+copies.Shared.N || of("copies.wait_us") != metrics.Round6(micros(copies.Waited)/float64(copies.Attempts)) {
+			t.Errorf("copies %+v of %+v", b, copies)
 		}
 	}
 }

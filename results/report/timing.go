@@ -155,9 +155,9 @@ func (in Input) linkSummary(arm Arm) *LinkSummary {
 // share returns a part of a time, such as "1.2 s (34 %)".
 func share(part, of time.Duration) string {
 	if of <= 0 {
-		return human(part)
+		return units.Human(part)
 	}
-	return fmt.Sprintf("%s (%s)", human(part), percent(part, of))
+	return fmt.Sprintf("%s (%s)", units.Human(part), percent(part, of))
 }
 
 func percent(part, of time.Duration) string {
@@ -208,7 +208,7 @@ func (r *Report) causeTable(title string, causes []breakdown.Cause, heads []stri
 		any = any || known
 		t.rows = append(t.rows, a.cells(1+len(causes), known, func() []string {
 			total := breakdown.Sum(of(a.Time))
-			row := []string{human(total)}
+			row := []string{units.Human(total)}
 			for _, c := range causes {
 				row = append(row, write(breakdown.Total(of(a.Time), c), total))
 			}
@@ -316,13 +316,13 @@ func (r *Report) slowestTable() table {
 		}
 		slices.SortStableFunc(all, func(a, b one) int { return cmp.Compare(b.CCT, a.CCT) })
 		for _, c := range all[:min(len(all), mostCoflows)] {
-			row := []string{r.in.Arms[i].Name, strconv.Itoa(c.repeat), strconv.Itoa(int(c.Coflow.Coflow)), human(c.CCT), slowdown(c.Coflow), cmp.Or(c.Bottleneck, none)}
+			row := []string{r.in.Arms[i].Name, strconv.Itoa(c.repeat), strconv.Itoa(int(c.Coflow.Coflow)), units.Human(c.CCT), slowdown(c.Coflow), cmp.Or(c.Bottleneck, none)}
 			for _, cause := range breakdown.CoflowCauses() {
 				row = append(row, percent(breakdown.Total(c.Shares, cause), c.CCT))
 			}
 			at := none
 			if link, wait := c.Worst(); link != "" {
-				at = fmt.Sprintf("%s: %s", link, human(wait))
+				at = fmt.Sprintf("%s: %s", link, units.Human(wait))
 			}
 			t.rows = append(t.rows, append(row, at))
 		}
@@ -353,7 +353,7 @@ func (r *Report) trafficTable() table {
 			for _, class := range breakdown.Classes() {
 				row = append(row, units.Short(a.Traffic.CrossRack[class], "B"))
 			}
-			row = append(row, fmt.Sprintf("%.3f", a.Traffic.DiskImbalance), human(a.Traffic.makespan))
+			row = append(row, fmt.Sprintf("%.3f", a.Traffic.DiskImbalance), units.Human(a.Traffic.makespan))
 			if a.Links == nil {
 				return append(row, none, none, none)
 			}

@@ -18,6 +18,7 @@ import (
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -118,9 +119,9 @@ func TestFailedItemsAreNotCounted(t *testing.T) {
 		return flows.FlowRecord{Coflow: 1, Flow: 3, Src: "a", Dst: "b", Size: 10, End: time.Duration(n) * time.Second}
 	}
 	bad := flows.Failure{Kind: flows.FailedFlow, Coflow: 1, Flow: 3, At: time.Second, Why: "late"}
-	in := report.Input{RunID: "x", Arms: []report.Arm{{Name: "a", Repeats: []report.Repeat{
+	in := report.Input{RunID: "x", Arms: []report.Arm{{Name: "a", Repeats: []summary.Repeat{
 		{Verdict: verdict.Of(), Records: flows.Records{Flows: []flows.FlowRecord{flow(1)}, Coflows: []flows.CoflowRecord{{Coflow: 1, End: time.Second}}, Failed: []flows.Failure{bad}},
-			Failures: []report.Failure{{Failure: bad}}},
+			Failures: []summary.Failure{{Failure: bad}}},
 		{Verdict: verdict.Of(), Records: flows.Records{Flows: []flows.FlowRecord{flow(2)}, Coflows: []flows.CoflowRecord{{Coflow: 1, End: 2 * time.Second}}}},
 	}}}}
 	rep, err := report.New(in)
@@ -150,9 +151,9 @@ func TestFailuresAreReadByTheirIDs(t *testing.T) {
 	write := func() string {
 		bad := flows.Failure{Kind: flows.FailedBlock, Block: 7, At: time.Second}
 		block := flows.BlockRecord{Block: 7, Client: "a", Hosts: []string{"b"}, Size: 1, End: time.Second}
-		rep, err := report.New(report.Input{RunID: "x", Arms: []report.Arm{{Name: "a", Repeats: []report.Repeat{{Verdict: verdict.Of(),
+		rep, err := report.New(report.Input{RunID: "x", Arms: []report.Arm{{Name: "a", Repeats: []summary.Repeat{{Verdict: verdict.Of(),
 			Records:  flows.Records{Blocks: []flows.BlockRecord{block}, Failed: []flows.Failure{bad}},
-			Failures: []report.Failure{{Failure: bad}, {Failure: flows.Failure{Kind: flows.FailedReplica, Block: 7, Host: "b"}}, {Failure: flows.Failure{Kind: flows.FailedJob, Job: 5, At: 2 * time.Second}}}}}}}})
+			Failures: []summary.Failure{{Failure: bad}, {Failure: flows.Failure{Kind: flows.FailedReplica, Block: 7, Host: "b"}}, {Failure: flows.Failure{Kind: flows.FailedJob, Job: 5, At: 2 * time.Second}}}}}}}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
+	"testbed/results/summary"
 )
 
 func taskSpec() rundirtest.Spec {
@@ -61,7 +62,9 @@ func TestTaskTables(t *testing.T) {
 	}
 	// The faster arm reads more blocks from its own hosts.
 	slow, fast := r.Arm(spec.Arms[0].Name).Tasks, r.Arm(spec.Arms[2].Name).Tasks
-	if !(fast.Locality.Node > slow.Locality.Node+0.1 && fast.Bytes.Read < slow.Bytes.Read && fast.MakespanUS < slow.MakespanUS && fast.JobsPerHour > slow.JobsPerHour) {
+	of := func(v summary.Values, key string) float64 { x, _ := v.Get(key); return x }
+	if !(of(fast, "locality.node") > of(slow, "locality.node")+0.1 && of(fast, "bytes.read") < of(slow, "bytes.read") &&
+		of(fast, "makespan_us") < of(slow, "makespan_us") && of(fast, "jobs_per_hour") > of(slow, "jobs_per_hour")) {
 		t.Errorf("faster arm: %+v, slower arm: %+v", fast, slow)
 	}
 }

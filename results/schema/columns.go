@@ -32,6 +32,13 @@ type Column struct {
 	Derived  bool // not in the files of a run
 	late     bool // files of older versions lack it
 	index    []int
+	get      func(row reflect.Value) any // instead of index
+}
+
+// Extra returns a column that is no field of its rows: get returns its value as Value does.
+func Extra(c Column, get func(row reflect.Value) any) Column {
+	c.get = get
+	return c
 }
 
 // Columns returns the columns of a row type, in the order of its fields.
@@ -42,6 +49,9 @@ func Columns[T any]() []Column { return columns(reflect.TypeFor[T](), nil, "", "
 func columns(t reflect.Type, index []int, prefix, end string) (out []Column) {
 	for i := range t.NumField() {
 		f := t.Field(i)
+		if !f.IsExported() {
+			continue
+		}
 		at := append(slices.Clone(index), i)
 		name, option, _ := strings.Cut(f.Tag.Get("csv"), ",")
 		if f.Anonymous || option == "inline" {
@@ -88,6 +98,9 @@ func typeOf(t reflect.Type) Type {
 // Value returns the column's value in a row, which must be a struct of the column's row type:
 // string, int64, float64, time.Duration, bool or time.Time, or nil for null.
 func (c *Column) Value(row reflect.Value) any {
+	if c.get != nil {
+		return c.get(row)
+	}
 	v := row.FieldByIndex(c.index)
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

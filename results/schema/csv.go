@@ -47,8 +47,27 @@ var formats = csvutil.NewMarshalers(
 	csvutil.MarshalFunc(func(x float64) ([]byte, error) { return strconv.AppendFloat(nil, x, 'f', -1, 64), nil }),
 	csvutil.MarshalFunc(func(list []string) ([]byte, error) { return []byte(joined(list)), nil }))
 
-// Encode writes rows as CSV, with the columns of a header.
-func Encode[T any](w io.Writer, header []string, rows iter.Seq[*T]) error {
+// Cell returns a value of a column as it is written to CSV.
+func Cell(value any) string {
+	switch x := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return x
+	case int64:
+		return strconv.FormatInt(x, 10)
+	case float64:
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	case time.Duration:
+		return FormatMicros(x)
+	case time.Time:
+		return x.Format(time.RFC3339Nano)
+	}
+	return fmt.Sprint(value)
+}
+
+// encode writes rows as CSV, with the columns of a header.
+func encode[T any](w io.Writer, header []string, rows iter.Seq[*T]) error {
 	c := words.NewCSV(w)
 	e := csvutil.NewEncoder(c)
 	e.SetHeader(header)
@@ -73,7 +92,7 @@ func Write[T any](w io.Writer, rows iter.Seq[*T]) error {
 			header = append(header, c.Name)
 		}
 	}
-	return Encode(w, header, rows)
+	return encode(w, header, rows)
 }
 
 // Error is invalid content of a file.

@@ -22,6 +22,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -77,7 +78,7 @@ func Write(t testing.TB, s Spec) string {
 		m.Arms = append(m.Arms, a.Name)
 		arm := report.Arm{Name: a.Name}
 		for k := range s.Repeats {
-			rep := report.Repeat{Records: records(s, a, k)}
+			rep := summary.Repeat{Records: records(s, a, k)}
 			if s.Tasks {
 				c := Cluster(a)
 				tasks(&rep, c, k)
@@ -165,7 +166,7 @@ func Cluster(a Arm) flowstest.Cluster {
 }
 
 // tasks adds the records of jobs of tasks.
-func tasks(rep *report.Repeat, c flowstest.Cluster, repeat int) {
+func tasks(rep *summary.Repeat, c flowstest.Cluster, repeat int) {
 	made := c.Records(uint64(repeat))
 	var flow, coflow = workloads.FlowID(len(rep.Records.Flows)), workloads.CoflowID(len(rep.Records.Coflows))
 	for _, f := range made.Flows {

@@ -1,15 +1,15 @@
-package report
+package units
 
 import (
 	"fmt"
 	"time"
 )
 
-// human prints d with at least three significant digits in a suitable unit:
+// Human returns d with at least three significant digits in a suitable unit:
 // 1.234 s, 56.7 ms, 5.67 ms, 56.7 µs.
-func human(d time.Duration) string {
+func Human(d time.Duration) string {
 	if d < 0 {
-		return "-" + human(-d)
+		return "-" + Human(-d)
 	}
 	for _, scale := range []struct {
 		from     time.Duration

@@ -1,0 +1,60 @@
+package report
+
+import (
+	"strconv"
+
+	"testbed/results/metrics"
+	"testbed/workloads/jobs"
+)
+
+// SizeRange is a class of jobs by the number of their tasks: jobs.SizeBounds. MostTasks is 0 for no bound.
+type SizeRange struct {
+	LeastTasks int `json:"least_tasks"`
+	MostTasks  int `json:"most_tasks,omitempty"`
+}
+
+func sizeRange(class int) SizeRange {
+	least, most := jobs.SizeBounds(class)
+	return SizeRange{least, most}
+}
+
+// sizeKey is the key of the job times by the number of tasks in summary.json.
+const sizeKey = "job_time_by_tasks"
+
+// sizeMetrics returns the metrics of job times by the number of tasks; none unless jobs of tasks are of two classes or more.
+func (in Input) sizeMetrics() (out []metric) {
+	var seen [jobs.SizeClasses]bool
+	for _, a := range in.Arms {
+		for _, r := range a.Repeats {
+			for _, j := range r.Records.Jobs {
+				if j.Tasks > 0 {
+					seen[jobs.SizeClass(j.Tasks)] = true
+				}
+			}
+		}
+	}
+	for class, any := range seen {
+		if !any {
+			continue
+		}
+		key := strconv.Itoa(sizeRange(class).LeastTasks)
+		out = append(out, metric{name: "Job time, " + jobs.SizeName(class), key: sizeKey + "." + key, items: metrics.JobTimesOfSize(class),
+			get: func(a *ArmSummary) *Metric { return a.JobSizes[key] },
+			set: func(a *ArmSummary, m *Metric) { put(&a.JobSizes, key, m) }})
+	}
+	if len(out) < 2 {
+		return nil
+	}
+	return out
+}
+
+// put stores a metric unless it is nil.
+func put(all *map[string]*Metric, key string, m *Metric) {
+	if m == nil {
+		return
+	}
+	if *all == nil {
+		*all = map[string]*Metric{}
+	}
+	(*all)[key] = m
+}
