@@ -71,9 +71,9 @@ tests() { # tests NAME FLAGS... PACKAGES...: the results are in bin/tests-NAME.j
 }
 
 # Tests on packets wait most of the time. Those that begin with t.Parallel judge no durations
-# (netnstest.NotJudged refuses) and run four at a time, after the others of their package.
+# (netnstest.NotJudged refuses) and run two at a time, after the others of their package.
 on_packets() { # on_packets NAME FLAGS...: the tests of ON_PACKETS
-	TMPDIR="$memory" GOTMPDIR="$memory" tests "$@" -parallel 4 $ON_PACKETS # t.TempDir prefers the latter
+	TMPDIR="$memory" GOTMPDIR="$memory" tests "$@" -parallel 2 $ON_PACKETS # t.TempDir prefers the latter
 }
 
 # By default each program under the race detector waits for a second after its main function.

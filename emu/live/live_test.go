@@ -478,7 +478,6 @@ func (r *rig) kill(t *testing.T, h topo.HostID, after, lasts time.Duration) <-ch
 // on the remaining hosts, or is reported as failed. Nothing hangs, no replica stays partially written,
 // and the disks are removed at the end.
 func TestKilledDataNode(t *testing.T) {
-	t.Parallel()
 	longtest.Skip(t, "kills a data node ten times, 7 s")
 	var dir string
 	r := newRigWith(t, 50*units.Mbps, slices.Repeat([]units.Rate{16 * units.Mbps}, 6), nil, nil, func(c *Config) {

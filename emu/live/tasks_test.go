@@ -403,7 +403,6 @@ func TestTasksInHeaders(t *testing.T) {
 
 // DropBlock deletes the replicas of a durable block, and of no other.
 func TestDropBlock(t *testing.T) {
-	t.Parallel()
 	const size = 64 * units.KB
 	r := newTaskRig(t, units.MB, nil)
 	used := func() (out [2]units.Bytes) {

@@ -75,7 +75,20 @@ func (t *trial) holds() bool {
 	return false
 }
 
-// become makes the trial of a guest, which was one of the first arm up to the fork, one of the arm that it was after it.
+// begins returns the trial as which the guest of a trial begins: up to a fork that of the first arm, otherwise that of the
+// first arm that differs in its name alone. A guest executes instructions for a name that depend on it, and losses
+// amplify each.
+func (t *trial) begins() *trial {
+	for _, a := range t.of.arms[:t.place] {
+		same := a.Arm
+		if same.Name = t.Name; t.s.Spec.ForkAt > 0 || reflect.DeepEqual(same, t.Arm) {
+			return a.trial(t.repeat, work{})
+		}
+	}
+	return t
+}
+
+// become makes the trial of a guest, which began as begins states, one of the arm that it is.
 func (t *trial) become(ctx context.Context) (*trial, error) {
 	place, err := t.after()
 	if err != nil {

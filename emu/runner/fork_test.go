@@ -65,3 +65,37 @@ func TestForkAfterTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The guest of an arm begins as the first one that differs in its name alone, with a fork as the first arm.
+func TestGuestBegins(t *testing.T) {
+	const text = `
+name: equal
+fabric: {leaves: 1, spines: 1, hosts_per_leaf: 6, host_link: 20Mbps}
+disk: {write: 2MB/s}
+workload: [{kind: jobs, count: 2, load: 0.2, mappers: 1, reducers: 1, block: 1MB, packet: 32KB, window: 3}]
+arms:
+  - {name: a, coflow: fair}
+  - {name: b, coflow: sebf}
+  - {name: c, coflow: fair}
+  - {name: d, coflow: {name: aalo, queues: 5}}
+  - {name: e, coflow: {name: aalo, queues: 5}}
+  - {name: f, coflow: fair, set: {fabric: {host_link: 10Mbps}}}
+`
+	for _, x := range []struct{ more, want string }{{"", "abaddf"}, {"fork_at: 400ms", "aaaaa"}} {
+		s := text + x.more
+		if x.more != "" {
+			s = strings.Replace(s, "  - {name: f, coflow: fair, set: {fabric: {host_link: 10Mbps}}}\n", "", 1)
+		}
+		r, err := newRun(loadText(t, s), Options{}, rundir.Virtual)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, a := range r.arms {
+			got += a.trial(0, work{}).begins().Name
+		}
+		if got != x.want {
+			t.Errorf("%s: guests begin as arms %s, want %s", x.more, got, x.want)
+		}
+	}
+}

@@ -159,7 +159,7 @@ func (r *run) findVirtual(ctx context.Context) (err error) {
 const (
 	guestInput = "/input" // the files of the scenario
 	guestTrial = "/trial.json"
-	guestFork  = "/fork" // the place of the arm from the fork on
+	guestFork  = "/fork" // the place of the arm from the fork on, or of the equal arm whose trial it is
 	guestRun   = "/tmp/run"
 )
 
@@ -196,11 +196,8 @@ func (t *trial) image(ctx context.Context) (*guest.Image, error) {
 	for _, f := range t.of.s.Files() {
 		im.Data(path.Join(guestInput, f.Name), f.Data)
 	}
-	begins := t
-	if t.s.Spec.ForkAt > 0 {
-		begins = t.of.arms[0].trial(t.repeat, work{})
-		im.Text(guestFork, fmt.Sprintf("%04d", t.place))
-	}
+	begins := t.begins()
+	im.Text(guestFork, fmt.Sprintf("%04d", t.place))
 	key, err := begins.key()
 	if err != nil {
 		return nil, err
@@ -419,10 +416,7 @@ func guestRunTrial(ctx context.Context, out io.Writer, show func(Progress)) erro
 	if err != nil {
 		return err
 	}
-	o := Options{StateRoot: "/run/testbed", Version: job.Version, Captures: job.Captures, Out: "/tmp"}
-	if s.Spec.ForkAt > 0 {
-		o.forked = readForked
-	}
+	o := Options{StateRoot: "/run/testbed", Version: job.Version, Captures: job.Captures, Out: "/tmp", forked: readForked}
 	r, err := newRun(s, o, rundir.Virtual)
 	if err != nil {
 		return err

@@ -177,7 +177,6 @@ func TestBootsAnywhere(t *testing.T) {
 // After kill -9 of the program no guest is left, and nothing on disk but the directory of the run with its partial trial.
 func TestKilledInVirtualTime(t *testing.T) {
 	boot(t)
-	t.Parallel()
 	longtest.Skip(t, "boots a guest, 5 s of a processor")
 	needsGuests(t)
 	temporary, dir := t.TempDir(), t.TempDir()

@@ -129,7 +129,6 @@ func files(t *testing.T, dir string) map[string]string {
 // others. The guests run side by side on processors of which other tests have a part, so that they run at different
 // paces. The three arms have one past: two of them differ in their names only, the third one in nothing before the fork.
 func TestEqualTrialsHaveEqualBytes(t *testing.T) {
-	t.Parallel()
 	longtest.Skip(t, "boots four guests, 50 s of a processor")
 	o := needsGuests(t)
 	var dirs [2]string
