@@ -18,14 +18,13 @@ import (
 // choiceFlags choose trials of a scenario.
 type choiceFlags struct {
 	resume         bool
-	arms           []string
+	arms           string
 	repeats, shard string
 }
 
 func (f *choiceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.resume, "resume", false, "execute the trials that a run lacks: of a run directory, of the newest run of a SCENARIO, which begins if there is none, or of the newest run")
-	cmd.Flags().StringSliceVar(&f.arms, "arm", nil, "use these arms (with commas, or several flags; default: all)")
-	completer(cmd)("arm", completeArm)
+	addArm(cmd, &f.arms, "several with commas; default: all")
 	cmd.Flags().StringVar(&f.repeats, "repeats", "", "repeats (only these, counted from 0, such as 3 or 3..5; default: all)")
 	cmd.Flags().StringVar(&f.shard, "shard", "", "only this part of the trials, with all arms of a repeat in one part: `i/n`, such as 1/4")
 }
@@ -35,7 +34,9 @@ func (f *choiceFlags) choice(of *scenarioFlags) (c runner.Choice, err error) {
 	if c.Points, err = assignments("--point", of.point); err != nil {
 		return c, err
 	}
-	c.Arms = f.arms
+	if f.arms != "" {
+		c.Arms = strings.Split(f.arms, ",")
+	}
 	if f.repeats != "" {
 		if c.Repeats, err = runner.ParseRepeats(f.repeats); err != nil {
 			return c, usageError{fmt.Errorf("--repeats %w", err)}
