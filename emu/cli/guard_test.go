@@ -94,7 +94,7 @@ func TestFaultOfKilledCommand(t *testing.T) {
 	p := upLab(t)
 	none := func() bool { return len(p.guards(t)) == 0 }
 	whole := func() bool { return len(p.faulty(t)) == 0 }
-	brief := netnstest.Patience(200 * time.Millisecond)
+	brief := netnstest.Patience(2 * time.Second) // long enough to be looked at on a busy machine
 	for _, tt := range []struct {
 		args   []string
 		signal syscall.Signal

@@ -42,7 +42,8 @@ be read.`,
 				if arm != "" || cmd.Flags().Changed("repeat") {
 					return usageError{errors.New("--packets with --arm or --repeat: it runs all trials again: leave them out")}
 				}
-				return a.replayPackets(cmd.Context(), args[0], runner.Options{Out: out, StateRoot: a.state, Version: version, Virtual: virtual})
+				return a.replayPackets(cmd.Context(), args[0], runner.Options{Out: out, StateRoot: a.state, Version: version,
+					Virtual: virtual})
 			}
 			o := runner.ReplayOptions{Arm: arm, Repeat: runner.AllRepeats, Version: version}
 			if cmd.Flags().Changed("repeat") {

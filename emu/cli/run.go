@@ -72,19 +72,22 @@ func (f *scenarioFlags) addTime(cmd *cobra.Command) {
 
 // addFork adds the flag of the time until which all arms have the same past.
 func (f *scenarioFlags) addFork(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.fork, "fork-at", 0, "`time` of a run until which all arms have the coflow policy of the first one, such as 12.3s")
+	cmd.Flags().DurationVar(&f.fork, "fork-at", 0,
+		"`time` of a run until which all arms have the coflow policy of the first one, such as 12.3s")
 }
 
 // vmKernelUsage describes the flag of the kernel of virtual time.
-const vmKernelUsage = "kernel of virtual time: `path` of an unpacked Debian package of a kernel, or of its .deb file (default: " + guest.Env +
-	", the newest in the cache, the newest installed)"
+const vmKernelUsage = "kernel of virtual time: `path` of an unpacked Debian package of a kernel, or of its .deb " +
+	"file (default: " + guest.Env + ", the newest in the cache, the newest installed)"
 
 // addVirtual adds the flags of guests in virtual time.
 func addVirtual(cmd *cobra.Command, to *runner.VirtualOptions) {
 	cmd.Flags().StringVar(&to.Kernel, "vm-kernel", "", vmKernelUsage)
-	cmd.Flags().TextVar(&to.Memory, "vm-memory", runner.GuestMemory, "memory of a guest in virtual time, a `size`; half of it holds captures and disks")
-	cmd.Flags().IntVar(&to.Speed, "vm-speed", guest.DefaultSpeed, fmt.Sprintf("speed of a guest in virtual time: `instructions` "+
-		"in a nanosecond, 1 to %d; more carry higher rates and take longer to start", guest.MostSpeed))
+	cmd.Flags().TextVar(&to.Memory, "vm-memory", runner.GuestMemory,
+		"memory of a guest in virtual time, a `size`; half of it holds captures and disks")
+	cmd.Flags().IntVar(&to.Speed, "vm-speed", guest.DefaultSpeed,
+		fmt.Sprintf("speed of a guest in virtual time: `instructions` in a nanosecond, 1 to %d; more carry higher rates "+
+			"and take longer to start", guest.MostSpeed))
 }
 
 // addPoint adds the flag that chooses points.

@@ -175,8 +175,8 @@ const (
 	clockInterrupts = 10
 )
 
-// CheckClock returns an error if the kernel of a guest does not keep time at a speed, or if its timers do not agree with
-// its clock: those that fire early are set again and again.
+// CheckClock returns an error if the kernel of a guest does not keep time at a speed, or if its timers do not agree
+// with its clock: those that fire early are set again and again.
 func CheckClock(speed int) error {
 	clock, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	if err != nil {

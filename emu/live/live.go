@@ -373,8 +373,10 @@ func (b *Backend) startAgents(ctx context.Context) error {
 	pacer := pace.New(pace.Options{Quantum: set.Quantum, Chunk: f.Shape().MTU - plan.TCPHeaders})
 	b.work.Go(func() error { return ended(pacer.Run(b.workCtx)) })
 	for h := range topo.HostID(f.Hosts()) {
-		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b}, PeerTimeout: peer, Timeouts: hosts.Timeouts{Header: b.cfg.Unheaded}, Later: b.later, ReceiveBuffer: set.ReceiveBuffer,
-			Yield: kernel.Yield}
+		o := hosts.Options{Host: h, Name: f.HostName, Run: b.cfg.Meta.Run, Network: net, Pacer: pacer, Sink: sink{b},
+			PeerTimeout: peer, Timeouts: hosts.Timeouts{Header: b.cfg.Unheaded}, Later: b.later,
+			ReceiveBuffer: set.ReceiveBuffer,
+			Yield:         kernel.Yield}
 		if len(b.cfg.DiskRates) > 0 {
 			v, err := b.openDisks(h)
 			if err != nil {

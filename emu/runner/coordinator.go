@@ -51,7 +51,8 @@ func (s *stopwatch) stepped() {
 // these depend on the machine, and equal simulations must leave equal files.
 func (s *stopwatch) record(timed bool) summary.Coordinator {
 	st := s.e.Stats()
-	out := summary.Coordinator{Interval: s.e.Interval(), Intervals: st.Intervals, Decisions: st.Decisions, Flushes: st.Flushes, HostsTold: st.Told, Updates: st.Updates}
+	out := summary.Coordinator{Interval: s.e.Interval(), Intervals: st.Intervals, Decisions: st.Decisions,
+		Flushes: st.Flushes, HostsTold: st.Told, Updates: st.Updates}
 	for _, x := range s.e.Estimates() {
 		to := summary.EstimateSample{At: x.At, Straggle: x.Straggle}
 		for class, c := range x.Copies {

@@ -17,8 +17,8 @@ import (
 )
 
 // fork returns the fork of an arm of a scenario with one. after returns the place of the arm whose policy decides from
-// then on. All arms have the needs of all. What can be done before the fork is, since a guest executes instructions for it
-// that depend on the arm.
+// then on. All arms have the needs of all. What can be done before the fork is, since a guest executes instructions
+// for it that depend on the arm.
 func (t *trial) fork(after func() (int, error)) (*engine.Fork, error) {
 	if t.s.Spec.ForkAt == 0 {
 		return nil, nil
@@ -75,8 +75,8 @@ func (t *trial) holds() bool {
 	return false
 }
 
-// begins returns the trial as which the guest of a trial begins: up to a fork that of the first arm, otherwise that of the
-// first arm that differs in its name alone. A guest executes instructions for a name that depend on it, and losses
+// begins returns the trial as which the guest of a trial begins: up to a fork that of the first arm, otherwise that of
+// the first arm that differs in its name alone. A guest executes instructions for a name that depend on it, and losses
 // amplify each.
 func (t *trial) begins() *trial {
 	for _, a := range t.of.arms[:t.place] {

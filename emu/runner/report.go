@@ -31,7 +31,8 @@ import (
 // judge reads the captures of a repeat that just ended, compares them with the records of
 // the engine and with counters, and writes the verdict.
 // The plan contains the intended token buckets of links.
-func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen flows.Records, m live.Measured, read func(int64)) (summary.Repeat, error) {
+func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen flows.Records, m live.Measured,
+	read func(int64)) (summary.Repeat, error) {
 	frame := f.Shape().MTU + plan.EthernetHeader
 	names := make([]string, f.Hosts())
 	up, down := map[string]units.Rate{}, map[string]units.Rate{}

@@ -292,8 +292,8 @@ func lastEnd(rec flows.Records) time.Duration {
 	return end
 }
 
-// engine returns a new engine for an arm. With a fork, after returns the place of the arm whose policy decides from then
-// on.
+// engine returns a new engine for an arm. With a fork, after returns the place of the arm whose policy decides from
+// then on.
 func (t *trial) engine(after func() (int, error)) (*engine.Engine, error) {
 	spec := t.s.Spec
 	named := t.Policies
@@ -318,7 +318,8 @@ func (t *trial) engine(after func() (int, error)) (*engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := engine.Config{Fabric: t.fabric, Capacity: plan.PayloadCapacity(t.fabric), Coflow: c, Fork: fork, Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
+	cfg := engine.Config{Fabric: t.fabric, Capacity: plan.PayloadCapacity(t.fabric), Coflow: c, Fork: fork,
+		Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
 		Heartbeat: spec.Heartbeat.Interval, Phases: t.phases(), Alpha: spec.Heartbeat.Alpha, Tasks: tasks, Zone: zones(t.s, t.fabric), IDs: t.NextIDs(), Seed: t.seed(), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.HostSize()

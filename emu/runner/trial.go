@@ -146,7 +146,8 @@ func (r *run) drawn(repeat int) (*work, error) {
 		if repeat == 0 {
 			r.notes = notes
 			if at := r.s.Spec.ForkAt; at > 0 {
-				r.notes = append(r.notes, fmt.Sprintf("up to %v all arms have the coflow policy of %s (fork_at)", at, r.arms[0].Name))
+				r.notes = append(r.notes, fmt.Sprintf("up to %v all arms have the coflow policy of %s (fork_at)", at,
+					r.arms[0].Name))
 			}
 		}
 		r.works[repeat] = &w

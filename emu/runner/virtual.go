@@ -104,7 +104,8 @@ func (o VirtualOptions) lacks(files int64) string {
 	if units.Bytes(files) <= room {
 		return ""
 	}
-	return fmt.Sprintf("memory of a guest: captures and disks of a trial take about %s, and %s of its %v hold files: raise --vm-memory, or write scale: {size: 1/2}",
+	return fmt.Sprintf("memory of a guest: captures and disks of a trial take about %s, and %s of its %v hold files: "+
+		"raise --vm-memory, or write scale: {size: 1/2}",
 		units.Short(float64(files), "B"), units.Short(float64(room), "B"), memory)
 }
 

@@ -19,7 +19,8 @@ var sameInArms = []struct {
 	remedy string
 	keys   []string
 }{
-	{"state it once, for all arms", []string{"version", "name", "vars", "sweep", "arms", "repeat", "tries", "time", "fork_at", "limits.alone"}},
+	{"state it once, for all arms", []string{"version", "name", "vars", "sweep", "arms", "repeat", "tries", "time",
+		"fork_at", "limits.alone"}},
 	{"sweep it instead, so that each value has a workload of its own", workKeys},
 }
 

@@ -106,13 +106,15 @@ func (c *checker) forks() {
 		first := c.spec.Arms[0]
 		for _, r := range c.catalog {
 			path := fmt.Sprintf("arms[%d].%s", i, r.Name)
-			if r.Name != catalog.RoleCoflow && c.sound(path) && !reflect.DeepEqual(arm.Policies[r.Name], first.Policies[r.Name]) {
+			same := reflect.DeepEqual(arm.Policies[r.Name], first.Policies[r.Name])
+			if r.Name != catalog.RoleCoflow && c.sound(path) && !same {
 				c.failAt(path, "differs from that of arm %s, but fork_at gives all arms the same past: only coflow policies "+
 					"can differ, which decide again at any moment", first.Name)
 			}
 		}
 		if path := fmt.Sprintf("arms[%d].set", i); len(arm.Set) > 0 && c.sound(path) {
-			c.failAt(path, "changes the scenario of an arm, but fork_at gives all arms the same past: only coflow policies can differ")
+			c.failAt(path, "changes the scenario of an arm, but fork_at gives all arms the same past: only coflow policies "+
+				"can differ")
 		}
 	}
 }

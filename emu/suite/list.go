@@ -139,7 +139,8 @@ func WriteQuantities(w io.Writer) error {
 			if f.List != nil {
 				continue
 			}
-			if _, err := fmt.Fprintf(w, "%s.%s (%s): %s\n", s.Key, f.Key, cmp.Or(unitOf(f.Unit).name, "none"), f.Doc); err != nil {
+			if _, err := fmt.Fprintf(w, "%s.%s (%s): %s\n", s.Key, f.Key, cmp.Or(unitOf(f.Unit).name, "none"),
+				f.Doc); err != nil {
 				return err
 			}
 		}

@@ -250,7 +250,8 @@ var quantities = []quantity{
 	},
 }
 
-// quantityOf returns the quantity with a name, or the figure of arms with that key (summary.Find); nil if there is none.
+// quantityOf returns the quantity with a name, or the figure of arms with that key (summary.Find); nil if there is
+// none.
 func quantityOf(name string) *quantity {
 	for i := range quantities {
 		if quantities[i].name == name {

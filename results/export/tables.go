@@ -215,7 +215,8 @@ func armTable() Table {
 			if f.Column == "" {
 				continue
 			}
-			c := schema.Column{Name: s.Key + "_" + f.Column, Type: schema.Double, Unit: f.Unit.Name(), Doc: f.Doc, Optional: true}
+			c := schema.Column{Name: s.Key + "_" + f.Column, Type: schema.Double, Unit: f.Unit.Name(), Doc: f.Doc,
+				Optional: true}
 			if f.Unit == summary.Count {
 				c.Type = schema.Int
 			}
@@ -253,8 +254,10 @@ type figures struct {
 func armsOf(r *rundir.Run) (out []armRow) {
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
-		row := armRow{arm: a, Arm: a.Name, Place: i, Repeats: a.Repeats, Verdict: report.SourceFluidModel, Problems: len(a.Problems),
-			CCT: figuresOf(a.CCT), FCT: figuresOf(a.FCT), WriteTime: figuresOf(a.WriteTime), RequestTime: figuresOf(a.RequestTime), JobTime: figuresOf(a.JobTime)}
+		row := armRow{arm: a, Arm: a.Name, Place: i, Repeats: a.Repeats, Verdict: report.SourceFluidModel,
+			Problems: len(a.Problems),
+			CCT:      figuresOf(a.CCT), FCT: figuresOf(a.FCT), WriteTime: figuresOf(a.WriteTime),
+			RequestTime: figuresOf(a.RequestTime), JobTime: figuresOf(a.JobTime)}
 		if r.Manifest != nil {
 			row.Set = object(r.Manifest.Set[a.Name])
 		}

@@ -94,8 +94,7 @@ func (l *Looks) Look(all []Seen) bool {
 		width = FewPairs
 	}
 	of := fmt.Sprintf("the widest interval is that of %s of %s: %s, for a bound of ±%g %%", widest.Key, widest.Arm,
-		width,
-		l.Until[widest.Key])
+		width, l.Until[widest.Key])
 	switch {
 	case len(all) == 0:
 		l.Why = "no arm can be compared with the baseline"

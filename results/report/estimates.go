@@ -46,7 +46,8 @@ type quantity struct {
 }
 
 func quantities() []quantity {
-	all := []quantity{{"straggle", -1, func(s summary.EstimateSample) float64 { return s.Straggle }, func(r realized) float64 { return r.straggling.Share() }}}
+	all := []quantity{{"straggle", -1, func(s summary.EstimateSample) float64 { return s.Straggle },
+		func(r realized) float64 { return r.straggling.Share() }}}
 	rate := func(f metrics.Fetches) float64 {
 		if f.Busy <= 0 {
 			return 0
@@ -55,9 +56,12 @@ func quantities() []quantity {
 	}
 	for class := range jobs.SizeClasses {
 		all = append(all,
-			quantity{"alone_bps", class, func(s summary.EstimateSample) float64 { return float64(s.Copies[class].Alone) }, func(r realized) float64 { return rate(r.copies[class].Alone) }},
-			quantity{"shared_bps", class, func(s summary.EstimateSample) float64 { return float64(s.Copies[class].Shared) }, func(r realized) float64 { return rate(r.copies[class].Shared) }},
-			quantity{of: "wait_us", class: class, get: func(s summary.EstimateSample) float64 { return micros(s.Copies[class].Wait) }})
+			quantity{"alone_bps", class, func(s summary.EstimateSample) float64 { return float64(s.Copies[class].Alone) },
+				func(r realized) float64 { return rate(r.copies[class].Alone) }},
+			quantity{"shared_bps", class, func(s summary.EstimateSample) float64 { return float64(s.Copies[class].Shared) },
+				func(r realized) float64 { return rate(r.copies[class].Shared) }},
+			quantity{of: "wait_us", class: class,
+				get: func(s summary.EstimateSample) float64 { return micros(s.Copies[class].Wait) }})
 	}
 	return all
 }
@@ -79,7 +83,8 @@ func bounds(of []summary.EstimateSample, q quantity) (low, high float64) {
 }
 
 // meanError returns the relative error of estimates, averaged over the time from the first one to end; false without any.
-func meanError(of []summary.EstimateSample, get func(summary.EstimateSample) float64, is float64, end time.Duration) (float64, bool) {
+func meanError(of []summary.EstimateSample, get func(summary.EstimateSample) float64, is float64,
+	end time.Duration) (float64, bool) {
 	sum, over := 0., 0.
 	for i, s := range of {
 		until := end

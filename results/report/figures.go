@@ -120,9 +120,9 @@ func (r *Report) taskDefinitions() []string {
 	if !r.in.attempts() {
 		return nil
 	}
-	out := []string{"Jobs of tasks: job time: from the submission of the job to its mark done, which follows the commit of its last task. " +
-		"Its shuffles are coflows, from the first fetch of a stage over the network to the end of its last; its fetches and reads of " +
-		"input blocks are in no table of FCT, because arms cannot pair them."}
+	out := []string{"Jobs of tasks: job time: from the submission of the job to its mark done, which follows the commit " +
+		"of its last task. Its shuffles are coflows, from the first fetch of a stage over the network to the end of its " +
+		"last; its fetches and reads of input blocks are in no table of FCT, because arms cannot pair them."}
 	for _, s := range summary.Sections() {
 		out = append(out, r.figureDefinitions(s)...)
 	}

@@ -23,7 +23,9 @@ func (r *Report) Page(w io.Writer) error {
 	if err := r.JSON(&doc); err != nil {
 		return err
 	}
-	d := htmlreport.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Result: r.Summary.Sentence(), Written: r.in.Written, Resolved: r.in.Resolved, Fabric: r.in.Fabric, Simulated: r.in.FluidModel, Summary: doc.Bytes(), Human: units.Human, LinkInterval: r.in.linkInterval()}
+	d := htmlreport.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Result: r.Summary.Sentence(),
+		Written: r.in.Written, Resolved: r.in.Resolved, Fabric: r.in.Fabric, Simulated: r.in.FluidModel,
+		Summary: doc.Bytes(), Human: units.Human, LinkInterval: r.in.linkInterval()}
 	if r.in.Partial != nil {
 		d.Partial = r.in.Partial.String()
 	}

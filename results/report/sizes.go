@@ -21,7 +21,8 @@ func sizeRange(class int) SizeRange {
 // sizeKey is the key of the job times by the number of tasks in summary.json.
 const sizeKey = "job_time_by_tasks"
 
-// sizeMetrics returns the metrics of job times by the number of tasks; none unless jobs of tasks are of two classes or more.
+// sizeMetrics returns the metrics of job times by the number of tasks; none unless jobs of tasks are of two classes or
+// more.
 func (in Input) sizeMetrics() (out []metric) {
 	var seen [jobs.SizeClasses]bool
 	for _, a := range in.Arms {
@@ -38,9 +39,10 @@ func (in Input) sizeMetrics() (out []metric) {
 			continue
 		}
 		key := strconv.Itoa(sizeRange(class).LeastTasks)
-		out = append(out, metric{name: "Job time, " + jobs.SizeName(class), key: sizeKey + "." + key, items: metrics.JobTimesOfSize(class),
-			get: func(a *ArmSummary) *Metric { return a.JobSizes[key] },
-			set: func(a *ArmSummary, m *Metric) { put(&a.JobSizes, key, m) }})
+		out = append(out, metric{name: "Job time, " + jobs.SizeName(class), key: sizeKey + "." + key,
+			items: metrics.JobTimesOfSize(class),
+			get:   func(a *ArmSummary) *Metric { return a.JobSizes[key] },
+			set:   func(a *ArmSummary, m *Metric) { put(&a.JobSizes, key, m) }})
 	}
 	if len(out) < 2 {
 		return nil

@@ -211,7 +211,8 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 		if cols.best > 0 && f.MeanUS == cols.best {
 			average = best + " " + average
 		}
-		row = append(row, count, f.early("mean_us", average), f.early("p50_us", units.Human(f.p50)), f.early("p95_us", units.Human(f.p95)), f.early("p99_us", units.Human(f.p99)))
+		row = append(row, count, f.early("mean_us", average), f.early("p50_us", units.Human(f.p50)),
+			f.early("p95_us", units.Human(f.p95)), f.early("p99_us", units.Human(f.p99)))
 	}
 	if cols.repeats {
 		if f == nil || f.Repeats == nil {

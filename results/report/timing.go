@@ -316,7 +316,8 @@ func (r *Report) slowestTable() table {
 		}
 		slices.SortStableFunc(all, func(a, b one) int { return cmp.Compare(b.CCT, a.CCT) })
 		for _, c := range all[:min(len(all), mostCoflows)] {
-			row := []string{r.in.Arms[i].Name, strconv.Itoa(c.repeat), strconv.Itoa(int(c.Coflow.Coflow)), units.Human(c.CCT), slowdown(c.Coflow), cmp.Or(c.Bottleneck, none)}
+			row := []string{r.in.Arms[i].Name, strconv.Itoa(c.repeat), strconv.Itoa(int(c.Coflow.Coflow)), units.Human(c.CCT),
+				slowdown(c.Coflow), cmp.Or(c.Bottleneck, none)}
 			for _, cause := range breakdown.CoflowCauses() {
 				row = append(row, percent(breakdown.Total(c.Shares, cause), c.CCT))
 			}

@@ -32,6 +32,8 @@ func FormatMicros(d time.Duration) string {
 
 func joined(list []string) string { return strings.Join(list, " ") }
 
+func decimal(x float64) []byte { return strconv.AppendFloat(nil, x, 'f', -1, 64) }
+
 // number formats the values and pointers of a type whose MarshalText adds a unit.
 func number[V ~int64](v *V) ([]byte, error) {
 	if v == nil {
@@ -44,7 +46,7 @@ func number[V ~int64](v *V) ([]byte, error) {
 var formats = csvutil.NewMarshalers(
 	csvutil.MarshalFunc(number[units.Bytes]), csvutil.MarshalFunc(number[units.Rate]),
 	csvutil.MarshalFunc(func(d time.Duration) ([]byte, error) { return []byte(FormatMicros(d)), nil }),
-	csvutil.MarshalFunc(func(x float64) ([]byte, error) { return strconv.AppendFloat(nil, x, 'f', -1, 64), nil }),
+	csvutil.MarshalFunc(func(x float64) ([]byte, error) { return decimal(x), nil }),
 	csvutil.MarshalFunc(func(list []string) ([]byte, error) { return []byte(joined(list)), nil }))
 
 // Cell returns a value of a column as it is written to CSV.
@@ -57,7 +59,7 @@ func Cell(value any) string {
 	case int64:
 		return strconv.FormatInt(x, 10)
 	case float64:
-		return strconv.FormatFloat(x, 'f', -1, 64)
+		return string(decimal(x))
 	case time.Duration:
 		return FormatMicros(x)
 	case time.Time:

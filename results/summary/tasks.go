@@ -35,20 +35,22 @@ var tasks = Section{
 	Doc: "figures of jobs of tasks: counts are sums over the repeats, times and bytes averages of a repeat",
 	has: func(d *Data) bool { return d.Tasks != nil },
 	Tables: []Table{
-		{Title: work, Define: text("jobs, attempts, killed, failed: sums over the repeats; times and bytes: averages of a repeat.")},
-		{Title: parts, Define: text("averages over jobs; each moment of a job counts to the first part that applies, so the " +
-			"parts add up to its time.")},
-		{Title: locality, Define: text("shares of the committed attempts that read a block: its replica was on the same host " +
-			"(node), on another host of the rack, or in another rack. Jobs are divided by their number of maps, at most " +
+		{Title: work, Define: text("jobs, attempts, killed, failed: sums over the repeats; times and bytes: averages of a " +
+			"repeat.")},
+		{Title: parts, Define: text("averages over jobs; each moment of a job counts to the first part that applies, so " +
+			"the parts add up to its time.")},
+		{Title: locality, Define: text("shares of the committed attempts that read a block: its replica was on the same " +
+			"host (node), on another host of the rack, or in another rack. Jobs are divided by their number of maps, at most " +
 			mapClasses() + " or more.")},
-		{Title: moved, Define: text("payload of completed flows, each once: input blocks that were read, and outputs of tasks " +
-			"that were fetched, over the network and across racks. Reads and fetches from the same host do not use the network.")},
-		{Title: shuffle, Define: text("where jobs have their maps, their reduces and the data between them. Maps are committed " +
-			"attempts that read a block, reduces committed attempts that fetched at least one byte.")},
-		{Title: backups, If: "backups", Define: text("attempts that started while another attempt of their task ran; sums over " +
-			"the repeats. tasks: that had any. won: of them, committed. copied: ended after another attempt had committed; their " +
-			"output is a further copy. The attempts of these tasks that did not commit are extra: their slot time is an average " +
-			"of a repeat.")},
+		{Title: moved, Define: text("payload of completed flows, each once: input blocks that were read, and outputs of " +
+			"tasks that were fetched, over the network and across racks. Reads and fetches from the same host do not use the " +
+			"network.")},
+		{Title: shuffle, Define: text("where jobs have their maps, their reduces and the data between them. Maps are " +
+			"committed attempts that read a block, reduces committed attempts that fetched at least one byte.")},
+		{Title: backups, If: "backups",
+			Define: text("attempts that started while another attempt of their task ran; sums over the repeats. tasks: that " +
+				"had any. won: of them, committed. copied: ended after another attempt had committed; their output is a further " +
+				"copy. The attempts of these tasks that did not commit are extra: their slot time is an average of a repeat.")},
 		{Title: extraSize, If: "backups"},
 		{Title: extra, If: "backups", Define: func(packets bool) string {
 			stopped := "In the fluid model, transfers that were stopped do not count."
@@ -56,12 +58,13 @@ var tasks = Section{
 				stopped = "Transfers that were stopped count with the payload that left the sender."
 			}
 			return "payload that crossed the network for extra attempts, average of a repeat: input blocks, outputs of tasks, " +
-				"and the part of these outputs from copies other than the first. written: bytes of block writes, over the hops of " +
-				"their pipelines between hosts. The share of all bytes is that of read and fetched together in the payload of all " +
-				"reads and fetches. " + stopped
+				"and the part of these outputs from copies other than the first. written: bytes of block writes, over the hops " +
+				"of their pipelines between hosts. The share of all bytes is that of read and fetched together in the payload of " +
+				"all reads and fetches. " + stopped
 		}},
-		{Title: copies, If: "backups.copies", Define: text("complete fetches over the network by tasks of which two attempts or " +
-			"more fetched.")},
+		{Title: copies, If: "backups.copies",
+			Define: text("complete fetches over the network by tasks of which two attempts or " +
+				"more fetched.")},
 	},
 	Figures: slices.Concat(taskFigures, backupFigures, placeFigures),
 }
@@ -81,7 +84,8 @@ var taskFigures = []Figure{
 		Table: work, Head: "jobs", Define: None,
 	},
 	{
-		Key: "makespan_us", Unit: Micros, Doc: "from the first submission to the end of the last job, of the jobs that completed",
+		Key: "makespan_us", Unit: Micros,
+		Doc:    "from the first submission to the end of the last job, of the jobs that completed",
 		Of:     Mean(func(d *Data) float64 { return micros(d.Tasks.Makespan) }),
 		Column: "makespan_us", Table: work, Head: "makespan",
 	},
@@ -124,7 +128,8 @@ var taskFigures = []Figure{
 		Of:    Mean(func(d *Data) float64 { return float64(d.Tasks.WastedInput) }),
 		Table: work, Head: "wasted input", Drop: 1, Define: None,
 	},
-	local("locality.n", Count, "committed attempts that read a block", func(l metrics.Locality) float64 { return float64(l.Total()) }),
+	local("locality.n", Count, "committed attempts that read a block",
+		func(l metrics.Locality) float64 { return float64(l.Total()) }),
 	local("locality.node", Share, "share of them whose block was on their host", node),
 	local("locality.rack", Share, "share whose block was on another host of their rack", rack),
 	local("locality.off_rack", Share, "share whose block was in another rack", offRack),
@@ -198,13 +203,15 @@ func MapsName(row Values) string {
 
 // backupFigures are those of attempts that started while another attempt of their task ran.
 var backupFigures = []Figure{
-	backup(Figure{Key: "tasks", Doc: "tasks with an attempt that started while another one ran", Head: "tasks", Drop: 4, Define: None},
+	backup(Figure{Key: "tasks", Doc: "tasks with an attempt that started while another one ran", Head: "tasks", Drop: 4,
+		Define: None},
 		func(c *metrics.Clones) float64 { return float64(c.Tasks) }),
 	backup(Figure{Key: "started", Doc: "these attempts", Column: "backups", Head: "started", Define: None},
 		func(c *metrics.Clones) float64 { return float64(c.Started) }),
 	backup(Figure{Key: "won", Doc: "those of them that committed", Column: "backups_won", Head: "won", Define: None},
 		func(c *metrics.Clones) float64 { return float64(c.Won) }),
-	backup(Figure{Key: "copied", Doc: "those that ended after another attempt had committed", Head: "copied", Define: None},
+	backup(Figure{Key: "copied", Doc: "those that ended after another attempt had committed", Head: "copied",
+		Define: None},
 		func(c *metrics.Clones) float64 { return float64(c.Backups.Copied) }),
 	backup(Figure{Key: "killed", Doc: "those that were killed; the rest failed", Head: "killed", Drop: 3, Define: None},
 		func(c *metrics.Clones) float64 { return float64(c.Killed) }),
@@ -226,16 +233,19 @@ var backupFigures = []Figure{
 		Table: backups, Head: "of all slot time", Define: None,
 	},
 	{
-		Key: "backups.extra_by_tasks", Doc: "the same by the number of tasks of the job, least_tasks to most_tasks (none: no bound)",
+		Key:   "backups.extra_by_tasks",
+		Doc:   "the same by the number of tasks of the job, least_tasks to most_tasks (none: no bound)",
 		Table: extraSize,
 		List: &List{Rows: extraByTasks, Name: TasksName, Head: "job size", Figures: []Figure{
 			{Key: "extra_us", Unit: Micros, Doc: "extra slot time", Head: "extra slot time"},
 			{Key: "share", Unit: Share, Doc: "its share of the slot time of these jobs", Head: "of their slot time"},
-			{Key: "share_of_extra", Unit: Share, Doc: "its share of the extra slot time of all jobs", Head: "of all extra slot time"},
+			{Key: "share_of_extra", Unit: Share, Doc: "its share of the extra slot time of all jobs",
+				Head: "of all extra slot time"},
 		}},
 	},
 	{
-		Key: "backups.slots.mean", Unit: Share, Doc: "share of all slots that attempts beyond the first of a task use, over the makespan",
+		Key: "backups.slots.mean", Unit: Share,
+		Doc: "share of all slots that attempts beyond the first of a task use, over the makespan",
 		Of: when(cloned, func(arm []*Data) (float64, bool) {
 			var beyond, all float64
 			for _, d := range arm {
@@ -251,7 +261,8 @@ var backupFigures = []Figure{
 			return beyond / max(1, all), all > 0
 		}),
 		Table: backups, Head: "slots, mean", Drop: 2,
-		Define: "slots: the share of all slots that attempts beyond the first of a task use, averaged over the makespan and at its peak.",
+		Define: "slots: the share of all slots that attempts beyond the first of a task use, averaged over the makespan " +
+			"and at its peak.",
 	},
 	{
 		Key: "backups.slots.peak", Unit: Share, Doc: "the largest such share at any time",
@@ -270,15 +281,19 @@ var backupFigures = []Figure{
 		}),
 		Table: backups, Head: "slots, peak", Drop: 1, Define: None,
 	},
-	extraBytes(Figure{Key: "read", Doc: "input blocks that extra attempts read over the network", Column: "extra_read_bytes", Head: "read"},
+	extraBytes(Figure{Key: "read", Doc: "input blocks that extra attempts read over the network",
+		Column: "extra_read_bytes", Head: "read"},
 		func(b *metrics.ExtraBytes) units.Bytes { return b.Read }),
-	extraBytes(Figure{Key: "fetched", Doc: "outputs of tasks that they fetched over the network", Column: "extra_fetched_bytes", Head: "fetched"},
+	extraBytes(Figure{Key: "fetched", Doc: "outputs of tasks that they fetched over the network",
+		Column: "extra_fetched_bytes", Head: "fetched"},
 		func(b *metrics.ExtraBytes) units.Bytes { return b.Fetched }),
-	extraBytes(Figure{Key: "fetched_further", Doc: "the part of these from copies that were not the first", Head: "fetched from further copies"},
+	extraBytes(Figure{Key: "fetched_further", Doc: "the part of these from copies that were not the first",
+		Head: "fetched from further copies"},
 		func(b *metrics.ExtraBytes) units.Bytes { return b.Further }),
 	extraWritten(),
 	{
-		Key: "backups.extra_bytes.share", Unit: Share, Doc: "share of read and fetched in the payload of all reads and fetches",
+		Key: "backups.extra_bytes.share", Unit: Share,
+		Doc: "share of read and fetched in the payload of all reads and fetches",
 		Of: when(cloned, orZero(Ratio(func(d *Data) metrics.Average {
 			if c := d.Tasks.Clones; c != nil {
 				return metrics.Average{Sum: float64(c.Bytes.Read + c.Bytes.Fetched), N: float64(c.Bytes.All)}
@@ -287,7 +302,8 @@ var backupFigures = []Figure{
 		}))),
 		Table: extra, Head: "of all bytes", Define: None,
 	},
-	copied(Figure{Key: "fetches", Doc: "complete fetches over the network by tasks of which two attempts or more fetched", Head: "fetches", Define: None},
+	copied(Figure{Key: "fetches", Doc: "complete fetches over the network by tasks of which two attempts or more fetched",
+		Head: "fetches", Define: None},
 		func(c metrics.Copies) metrics.Average {
 			return metrics.Average{Sum: float64(c.Alone.N + c.Shared.N), N: 1}
 		}),
@@ -305,8 +321,8 @@ var backupFigures = []Figure{
 		Define: "rates: payload over the time from the first to the last byte."},
 		func(c metrics.Copies) metrics.Average { return rate(c.Shared) }),
 	copied(Figure{Key: "wait_us", Unit: Micros, Column: "copy_wait_us", Head: "wait for copies",
-		Doc: "the time in which an attempt ran, the first copy of an output was complete that it fetched later, and it fetched " +
-			"nothing; averaged over its attempts"},
+		Doc: "the time in which an attempt ran, the first copy of an output was complete that it fetched later, and it " +
+			"fetched nothing; averaged over its attempts"},
 		func(c metrics.Copies) metrics.Average {
 			return metrics.Average{Sum: micros(c.Waited), N: float64(c.Attempts)}
 		}),
@@ -350,7 +366,8 @@ func extraBytes(f Figure, of func(*metrics.ExtraBytes) units.Bytes) Figure {
 
 // extraWritten is known from captures alone: the fluid model has no records of what was stopped.
 func extraWritten() Figure {
-	f := extraBytes(Figure{Key: "written", Doc: "bytes of their block writes over the hops of pipelines between hosts, from captures alone",
+	f := extraBytes(Figure{Key: "written",
+		Doc:    "bytes of their block writes over the hops of pipelines between hosts, from captures alone",
 		Column: "extra_written_bytes", Head: "written"}, func(b *metrics.ExtraBytes) units.Bytes { return b.Written })
 	f.Of = when(func(d *Data) bool { return d.Packets }, f.Of)
 	return f
@@ -448,7 +465,8 @@ func slotUse(kind string) Of {
 
 // bytesOf completes a figure of the payload of flows of tasks.
 func bytesOf(key, doc, head string, of func(*metrics.TaskBytes) units.Bytes) Figure {
-	return Figure{Key: "bytes." + key, Unit: Bytes, Doc: doc, Of: Mean(func(d *Data) float64 { return float64(of(&d.Tasks.Moved)) }),
+	return Figure{Key: "bytes." + key, Unit: Bytes, Doc: doc,
+		Of:     Mean(func(d *Data) float64 { return float64(of(&d.Tasks.Moved)) }),
 		Column: key + "_bytes", Table: moved, Head: head, Define: None}
 }
 
@@ -467,9 +485,10 @@ func straggling(f Figure, of func(metrics.Straggling) float64) Figure {
 
 // part returns a figure of a part of the average job time.
 func part(key, head, doc string, k int) Figure {
-	return Figure{Key: "job_parts." + key + "_us", Unit: Micros, Doc: doc, Table: parts, Head: head, Of: Ratio(func(d *Data) metrics.Average {
-		return metrics.Average{Sum: micros(d.Tasks.Parts[k]), N: float64(d.Tasks.Divided)}
-	})}
+	return Figure{Key: "job_parts." + key + "_us", Unit: Micros, Doc: doc, Table: parts, Head: head,
+		Of: Ratio(func(d *Data) metrics.Average {
+			return metrics.Average{Sum: micros(d.Tasks.Parts[k]), N: float64(d.Tasks.Divided)}
+		})}
 }
 
 // shuffled returns a figure of shuffles, in a unit of the average.
@@ -525,7 +544,8 @@ func mostSaturated(v, _ Values) string {
 
 // placeFigures are those of bytes, slots, shares of users and shuffles.
 var placeFigures = []Figure{
-	bytesOf("read", "input blocks that were read over the network", "read", func(b *metrics.TaskBytes) units.Bytes { return b.Read }),
+	bytesOf("read", "input blocks that were read over the network", "read",
+		func(b *metrics.TaskBytes) units.Bytes { return b.Read }),
 	bytesOf("read_cross_rack", "the part that crossed racks", "read across racks",
 		func(b *metrics.TaskBytes) units.Bytes { return b.ReadCrossRack }),
 	bytesOf("fetched", "outputs of tasks that were fetched over the network", "fetched",
@@ -533,7 +553,8 @@ var placeFigures = []Figure{
 	bytesOf("fetched_cross_rack", "the part that crossed racks", "fetched across racks",
 		func(b *metrics.TaskBytes) units.Bytes { return b.FetchedCrossRack }),
 	{
-		Key: "slot_use.map", Unit: Share, Doc: "slot time of attempts within the makespan over the time of all slots of the kind",
+		Key: "slot_use.map", Unit: Share,
+		Doc:   "slot time of attempts within the makespan over the time of all slots of the kind",
 		Of:    slotUse(flows.MapTask),
 		Table: work, Head: "map slots in use", Short: "map slots", Drop: 7, Define: "slots in use: {}.",
 	},
@@ -561,13 +582,15 @@ var placeFigures = []Figure{
 	{Key: "stragglers.max", Unit: Times, Doc: "the largest of these ratios", Of: Quantile(1, stragglers)},
 	straggling(Figure{Key: "judged", Doc: "attempts with a known progress rate"},
 		func(s metrics.Straggling) float64 { return float64(s.Judged) }),
-	straggling(Figure{Key: "slow", Doc: "those of them that straggle"}, func(s metrics.Straggling) float64 { return float64(s.Slow) }),
+	straggling(Figure{Key: "slow", Doc: "those of them that straggle"},
+		func(s metrics.Straggling) float64 { return float64(s.Slow) }),
 	straggling(Figure{Key: "share", Unit: Share, Column: "straggling", Table: work, Head: "straggling", Drop: 10,
-		Doc: "the share of the attempts whose progress rate, input over the time from start to end, is below half the median of " +
-			"the attempts of their stage that committed or copied; of attempts that were killed or failed, only those count " +
-			"that would be below it with their whole input processed"},
+		Doc: "the share of the attempts whose progress rate, input over the time from start to end, is below half the " +
+			"median of the attempts of their stage that committed or copied; of attempts that were killed or failed, only " +
+			"those count that would be below it with their whole input processed"},
 		metrics.Straggling.Share),
-	straggling(Figure{Key: "unknown", Doc: "attempts that are not judged"}, func(s metrics.Straggling) float64 { return float64(s.Unknown) }),
+	straggling(Figure{Key: "unknown", Doc: "attempts that are not judged"},
+		func(s metrics.Straggling) float64 { return float64(s.Unknown) }),
 	{
 		Key: "job_parts.jobs", Doc: "jobs with attempts, whose average time has these parts",
 		Of: func(arm []*Data) (n float64, ok bool) {
@@ -580,13 +603,15 @@ var placeFigures = []Figure{
 	},
 	silent(part("waiting", "waiting", "no attempt of the job runs", metrics.JobWaiting)),
 	part("mapping", "mapping", "an attempt that reads a block has not processed it yet", metrics.JobMapping),
-	part("shuffling", "shuffling", "an attempt fetches, or has fetched everything and waits to compute", metrics.JobShuffling),
+	part("shuffling", "shuffling", "an attempt fetches, or has fetched everything and waits to compute",
+		metrics.JobShuffling),
 	part("computing", "computing", "an attempt that has fetched computes", metrics.JobComputing),
-	part("writing", "writing", "all running attempts have computed, and spill, write blocks or commit", metrics.JobWriting),
+	part("writing", "writing", "all running attempts have computed, and spill, write blocks or commit",
+		metrics.JobWriting),
 	{
 		Key: "mean_job_slowdown", Unit: Times, Table: parts, Head: "mean slowdown", Of: overAll(slowdowns, mean),
-		Doc: "job time over the time of the job alone on the idle cluster, on the fluid model under the first arm; – if that time " +
-			"is not known, as from captures alone",
+		Doc: "job time over the time of the job alone on the idle cluster, on the fluid model under the first arm; – if " +
+			"that time is not known, as from captures alone",
 		Define: "waiting: no attempt of the job runs. Attempts that are killed or fail count as well. slowdown: {}.",
 	},
 	{
@@ -595,9 +620,9 @@ var placeFigures = []Figure{
 	},
 	{
 		Key: "fairness.jain", Unit: Index,
-		Doc: "Jain's index of the slots that users have, (Σx)² / (n Σx²) over the n users with a job that is submitted and has not " +
-			"ended, averaged over the time in which there are two or more and any slot is in use. A user whose jobs have fewer " +
-			"tasks than its share lowers it",
+		Doc: "Jain's index of the slots that users have, (Σx)² / (n Σx²) over the n users with a job that is submitted and " +
+			"has not ended, averaged over the time in which there are two or more and any slot is in use. A user whose jobs " +
+			"have fewer tasks than its share lowers it",
 		Of: Ratio(func(d *Data) metrics.Average {
 			return metrics.Average{Sum: d.Tasks.Jain * float64(d.Tasks.JainTime), N: float64(d.Tasks.JainTime)}
 		}),
@@ -605,19 +630,20 @@ var placeFigures = []Figure{
 	},
 	{
 		Key: "fairness.over_us", Unit: Micros, Doc: "that time",
-		Of: when(func(d *Data) bool { return d.Tasks.JainTime > 0 }, Mean(func(d *Data) float64 { return micros(d.Tasks.JainTime) })),
+		Of: when(func(d *Data) bool { return d.Tasks.JainTime > 0 },
+			Mean(func(d *Data) float64 { return micros(d.Tasks.JainTime) })),
 	},
 	{
 		Key: "shuffle.map_racks", Unit: Number,
-		Doc: "the effective number of racks of a job's maps, 1 / Σ share² over their shares in each rack, averaged over jobs with " +
-			"two maps or more and a reduce",
+		Doc: "the effective number of racks of a job's maps, 1 / Σ share² over their shares in each rack, averaged over " +
+			"jobs with two maps or more and a reduce",
 		Of:     shuffled(1, func(s *metrics.ShuffleFigures) metrics.Average { return s.MapRacks }),
 		Column: "map_racks", Table: shuffle, Head: "racks of maps",
 	},
 	{
 		Key: "shuffle.reduces_at_data", Unit: Share,
-		Doc: "reduces in racks in proportion to the data, Σ min(placed, preferred) over their number; preferred are the reduces of " +
-			"the job divided by largest remainders in proportion to the bytes that they fetched from each rack",
+		Doc: "reduces in racks in proportion to the data, Σ min(placed, preferred) over their number; preferred are the " +
+			"reduces of the job divided by largest remainders in proportion to the bytes that they fetched from each rack",
 		Of:     shuffled(1, func(s *metrics.ShuffleFigures) metrics.Average { return s.ReducesAtData }),
 		Column: "reduces_at_data", Table: shuffle, Head: "reduces at data",
 	},
@@ -625,8 +651,9 @@ var placeFigures = []Figure{
 		Key: "shuffle.shuffle_crossing", Unit: Share, Doc: "the share of the bytes that reduces fetched that crossed racks",
 		Of:     shuffled(1, func(s *metrics.ShuffleFigures) metrics.Average { return s.ShuffleCrossing }),
 		Column: "shuffle_crossing", Table: shuffle, Head: "shuffle across racks",
-		Define: "shuffle across racks: {}; for both, fetches from the reduce's own host count. If the run keeps only sums of transfers, " +
-			"as in large simulations, the data is divided like the maps instead, and fetches of attempts that did not commit count.",
+		Define: "shuffle across racks: {}; for both, fetches from the reduce's own host count. If the run keeps only sums " +
+			"of transfers, as in large simulations, the data is divided like the maps instead, and fetches of attempts that " +
+			"did not commit count.",
 	},
 	{
 		Key: "shuffle.reduce_wait_us", Unit: Micros,
@@ -636,7 +663,8 @@ var placeFigures = []Figure{
 		Column: "reduce_wait_us", Table: shuffle, Head: "reduce wait", Define: "\nreduce wait: {}.",
 	},
 	{
-		Key: "shuffle.reduces_delayed", Unit: Share, Doc: "those of them that waited longer than the median time of the job's maps",
+		Key: "shuffle.reduces_delayed", Unit: Share,
+		Doc:    "those of them that waited longer than the median time of the job's maps",
 		Of:     shuffled(1, func(s *metrics.ShuffleFigures) metrics.Average { return s.ReducesDelayed }),
 		Column: "reduces_delayed", Table: shuffle, Head: "reduces delayed", Drop: 4,
 	},
@@ -644,9 +672,9 @@ var placeFigures = []Figure{
 		Key: "shuffle.space_peak_bytes", Unit: Bytes, Doc: "the largest size of the stored outputs of maps",
 		Of:     shuffled(1, func(s *metrics.ShuffleFigures) metrics.Average { return s.SpacePeak }),
 		Column: "space_peak_bytes", Table: shuffle, Head: "outputs stored, peak", Drop: 2, Place: 2,
-		Define: "\noutputs stored: the outputs of maps, each from its commit to the end of its job: the largest size and the average " +
-			"over the makespan, averages of a repeat. What the first stage with reduces fetched is divided among the maps by their " +
-			"input. Jobs that did not complete are left out.",
+		Define: "\noutputs stored: the outputs of maps, each from its commit to the end of its job: the largest size and " +
+			"the average over the makespan, averages of a repeat. What the first stage with reduces fetched is divided among " +
+			"the maps by their input. Jobs that did not complete are left out.",
 	},
 	{
 		Key: "shuffle.space_mean_bytes", Unit: Bytes, Doc: "their average size over the makespan",
@@ -654,7 +682,8 @@ var placeFigures = []Figure{
 		Column: "space_mean_bytes", Table: shuffle, Head: "outputs stored, average", Drop: 1, Place: 2, Define: None,
 	},
 	{
-		Key: "shuffle.saturated", Doc: "that share of each rack, from rack 0", Table: shuffle, Head: "most saturated rack", Drop: 3, Place: 1,
+		Key: "shuffle.saturated", Doc: "that share of each rack, from rack 0", Table: shuffle, Head: "most saturated rack",
+		Drop: 3, Place: 1,
 		Cell: mostSaturated,
 		List: &List{Rows: func(arm []*Data) (out []Row) {
 			racks, _ := saturated(arm)
@@ -667,9 +696,12 @@ var placeFigures = []Figure{
 	},
 	{
 		Key: "shuffle.saturated_mean", Unit: Share,
-		Doc: fmt.Sprintf("the share of the makespan, averaged over racks, in stretches of %d intervals or more in which the links of "+
-			"the rack to or from the spines together carried more than %s of their capacity; an interval is %v, rounded up to a "+
-			"multiple of the measured one", metrics.SaturatedIntervals, units.Percent(metrics.SaturatedShare, 0), metrics.SaturationInterval),
+		Doc: fmt.Sprintf("the share of the makespan, averaged over racks, in stretches of %d intervals or more in which "+
+			"the links of "+
+			"the rack to or from the spines together carried more than %s of their capacity; an interval is %v, rounded up "+
+			"to a "+
+			"multiple of the measured one", metrics.SaturatedIntervals, units.Percent(metrics.SaturatedShare, 0),
+			metrics.SaturationInterval),
 		Of: func(arm []*Data) (float64, bool) {
 			_, mean := saturated(arm)
 			return mean.Value()

@@ -44,7 +44,8 @@ fabric: {leaves: 1, spines: 0, hosts_per_leaf: %d, host_link: %dMbps, queue: 40m
 workload: [{kind: trace, path: pairs.txt, mb: MB}]
 arms: {coflow: [fair]}
 `, pairName, 2*pairs, pairMbps)
-	err := errors.Join(safefile.WriteData(scenario, []byte(text)), safefile.WriteData(in("pairs.txt"), []byte(trace.String())))
+	err := errors.Join(safefile.WriteData(scenario, []byte(text)), safefile.WriteData(in("pairs.txt"),
+		[]byte(trace.String())))
 	if err != nil {
 		return row{}, err
 	}
