@@ -14,8 +14,8 @@
 # make dist    packages for amd64 and arm64 in bin/dist: archives, .deb, .rpm, images, lists of
 #              components (CycloneDX) and checksums; the same bytes from the same commit and Go
 # make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
-# make test-dist  tests of what make dist has packaged: the same bytes from a clone, on a fresh Debian, on an
-#              emulated arm64, in the image; installs debootstrap and others if they are missing; 10 minutes
+# make test-dist  tests of what make dist has packaged: the same bytes from a clone, on fresh Debian and
+#              Ubuntu, on an emulated arm64, in the image; installs debootstrap and others if they are missing; 20 minutes
 # make test-engines  the commands of docs/scale-out.md on GNU parallel and Slurm, which it installs
 #              from Debian's packages if they are missing; a minute
 # make suite-fair, suite-philae, suite-shufflewatcher, suite-dolly, suite-sinbad  compare policies with the figures of
@@ -96,10 +96,10 @@ dist: all
 	$(GO) -C tools/dist run . -version '$(VERSION)' -ldflags '$(LDFLAGS)' -epoch '$(SOURCE_DATE_EPOCH)' \
 		-source '$(CURDIR)' -built '$(abspath $(OUT))' -o '$(abspath $(DIST))'
 
-# On a fresh Debian, on an emulated arm64 and in the image: what packages promise.
+# On fresh systems, on an emulated arm64 and in the image: what packages promise.
 test-dist: dist
-	@for p in debootstrap qemu-aarch64-static skopeo rpm; do command -v $$p >/dev/null || exit 1; done || \
-		$(SUDO) apt-get install -y --no-install-recommends debootstrap qemu-user-static skopeo rpm
+	@for p in debootstrap curl qemu-aarch64-static skopeo rpm; do command -v $$p >/dev/null || exit 1; done || \
+		$(SUDO) apt-get install -y --no-install-recommends debootstrap curl qemu-user-static skopeo rpm
 	$(GO) -C tools/dist vet .
 	$(SUDO) env DIST='$(abspath $(DIST))' $(GO) -C tools/dist test -count 1 -timeout 30m -v .
 

@@ -345,12 +345,58 @@ func TestImage(t *testing.T) {
 // demoTime bounds the demonstration, which takes two minutes.
 const demoTime = 3 * time.Minute
 
-// On a fresh Debian, with no compiler, the command of README.md installs the package, and the
+// freshSystems are those that the command of README.md is tried on: the suite and the mirror.
+var freshSystems = []struct{ name, suite, mirror string }{
+	{"Debian 12", "bookworm", "http://deb.debian.org/debian"},
+	{"Debian 13", "trixie", "http://deb.debian.org/debian"},
+	{"Ubuntu 24.04", "noble", "http://archive.ubuntu.com/ubuntu"},
+}
+
+// ubuntuKeys is the package with the keys that signed Ubuntu's suites, below its mirror, and its SHA-256.
+const (
+	ubuntuKeys    = "/pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb"
+	ubuntuKeysSum = "36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8"
+)
+
+// bootstrap installs the smallest system of a suite in a directory.
+func bootstrap(t *testing.T, suite, mirror, root string) {
+	t.Helper()
+	if !strings.Contains(mirror, "ubuntu") {
+		output(t, "debootstrap", "--variant=minbase", suite, root, mirror)
+		return
+	}
+	keys := t.TempDir()
+	file := filepath.Join(keys, "keys.deb")
+	output(t, "curl", "-fsSL", "-o", file, mirror+ubuntuKeys)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := fmt.Sprintf("%x", sha256.Sum256(content)); sum != ubuntuKeysSum {
+		t.Fatalf("%s has the SHA-256 %s, want %s", mirror+ubuntuKeys, sum, ubuntuKeysSum)
+	}
+	output(t, "dpkg", "-x", file, keys)
+	// Debian's debootstrap does not list all suites of Ubuntu: they have one script, named after an old one.
+	output(t, "debootstrap", "--variant=minbase", "--keyring", filepath.Join(keys, "usr/share/keyrings/ubuntu-archive-keyring.gpg"),
+		suite, root, mirror, "gutsy")
+}
+
+// On a fresh system, with no compiler, the command of README.md installs the package, and the
 // demonstration runs on packets: four arms that pass.
-func TestFreshDebian(t *testing.T) {
+func TestFresh(t *testing.T) {
+	for _, system := range freshSystems {
+		t.Run(system.name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "root")
+			bootstrap(t, system.suite, system.mirror, root)
+			tryPackage(t, root)
+		})
+	}
+}
+
+// tryPackage installs, runs and removes the Debian package in a root directory.
+func tryPackage(t *testing.T, root string) {
+	t.Helper()
 	dir, version := dist(t)
-	root := filepath.Join(t.TempDir(), "root")
-	output(t, "debootstrap", "--variant=minbase", "bookworm", root)
 	name := "testbed_" + version + "_amd64.deb"
 	content, err := os.ReadFile(filepath.Join(dir, name))
 	if err == nil {
