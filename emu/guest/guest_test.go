@@ -136,7 +136,7 @@ func TestNoSuchKernel(t *testing.T) {
 // A machine in virtual time takes neither times nor random numbers of the host.
 func TestArguments(t *testing.T) {
 	m := Machine{Kernel: Kernel{Image: "/boot/vmlinuz"}, Memory: 512, Processors: 2, Console: "/tmp/console", Args: []string{"-more"}}
-	if got := strings.Join(m.arguments(), " "); !strings.Contains(got, "-smp 2") || strings.Contains(got, "icount") || strings.Contains(got, "virtio-serial") || !strings.HasSuffix(got, " -more") {
+	if got := strings.Join(m.arguments(), " "); !strings.Contains(got, "-smp 2") || !strings.Contains(got, "tsc=reliable") || strings.Contains(got, "icount") || strings.Contains(got, "virtio-serial") || !strings.HasSuffix(got, " -more") {
 		t.Errorf("in real time: %s", got)
 	}
 	m.Virtual, m.Speed, m.Ports = true, 3, make([]*os.File, 2)

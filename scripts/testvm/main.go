@@ -62,13 +62,15 @@ var skipTests = map[string]string{
 	"emu/deploy":              "^TestCollectBesideRuns$",
 	// What hosts send each other is the same on any kernel.
 	"emu/live": "^Test(StopOfATask|MapReduceOnPackets|RemoteReadOfATask|Pause|DropOfOutputs)$",
-	// They judge what is computed, or what the engine and hosts do on any kernel: repeated attempts,
+	// They judge what is computed, or what the engine and hosts do on any kernel: simulations, repeated attempts,
 	// reports from captures, records of other testbeds, policies, and thousands of histories.
 	// TestLostPacketsOfCapturedLinks covers that queues count what they drop.
 	"emu/runner": "^Test(ReportOfASimulation|ArmsWithTheirOwnFabrics|ArmsThatTheFluidModelDoesNotKnow|SumsOfAScaledHalf|Compare.*" +
 		"|DropsAreThoseOfTheKernel|CapturesAreKeptOrDropped|ArmsAtOnce.*|Attempts|JobsAlone" +
 		"|ReportOfBareCapturesIsTheSame|CapturesAlone.*|CrashesAmongClones|Chains.*|.*Stragglers.*|CompareRefusals" +
-		"|ForcedRun|TooLargeFabricIsRefused|SwitchPortsAgree|InterruptWhileSettlingKeepsTheRepeat)$",
+		"|ForcedRun|TooLargeFabricIsRefused|SwitchPortsAgree|InterruptWhileSettlingKeepsTheRepeat" +
+		"|LooksDecideRepeats|PlanRepeats|Simulate.*|AttemptsEqualThoseOfASmallSimulator|WorkOfSimulatedTasks|ReplayOf.*" +
+		"|ReplayFinds.*)$",
 }
 
 // tools are programs that tests start, with their Debian packages.
