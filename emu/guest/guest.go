@@ -123,6 +123,7 @@ func (m Machine) Run(ctx context.Context) (err error) {
 
 // arguments returns the arguments of qemu, which has the image as file 3 and the ports from 4 on.
 func (m Machine) arguments() []string {
+	// Without erms and fsrm a kernel copies and clears by the word, not by the byte.
 	args := []string{
 		"-m", strconv.Itoa(m.Memory), "-display", "none", "-monitor", "none", "-nodefaults", "-no-user-config",
 		"-no-reboot",
@@ -140,7 +141,7 @@ func (m Machine) arguments() []string {
 			// One instruction is one nanosecond of qemu, and idle time passes at once. Recording, to nowhere, makes qemu
 			// order its events by the count of instructions, not as threads of the host happen to run.
 			"-icount", "shift=0,sleep=off,align=off,rr=record,rrfile=/dev/null",
-			// Random numbers are of the host. Strings are copied by the word, not by the byte.
+			// Random numbers are of the host.
 			"-cpu", "max,-rdrand,-rdseed,-erms,-fsrm",
 			"-seed", "1", // of the random numbers that qemu gives a guest: some versions give it a seed at boot
 			"-rtc", "base=2026-01-01,clock=vm")
@@ -150,7 +151,7 @@ func (m Machine) arguments() []string {
 			// A guest runs one program, and needs no protection from it.
 			"mitigations=off", "init_on_alloc=0")
 	} else {
-		args = append(args, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", strconv.Itoa(m.Processors))
+		args = append(args, "-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm", "-smp", strconv.Itoa(m.Processors))
 		// Otherwise the kernel distrusts the time stamp counters of several processors, which qemu keeps equal, and reads
 		// the time from an emulated device, thirty times slower.
 		boot = append(boot, "loglevel=5", "tsc=reliable", "mitigations=off")
