@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/longtest"
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
@@ -308,6 +309,9 @@ func TestKilledRunGoesOn(t *testing.T) {
 // directories.
 func TestSweepGoesOn(t *testing.T) {
 	t.Parallel()
+	if longtest.Instrumented { // TestKilledSimulationGoesOn and TestLooksDecideRepeats have the same goroutines
+		longtest.Skip(t, "runs sweeps, a minute under the race detector")
+	}
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
 	if err := os.WriteFile(filepath.Join(p.dir, "scenario.yaml"), []byte(sweptTrials), 0o644); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/longtest"
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/report"
@@ -233,6 +234,7 @@ func edit(t *testing.T, dir, name string, how func(string) string) {
 }
 
 func TestDamagedRuns(t *testing.T) {
+	longtest.Computes(t)
 	replace := func(old, new string) func(string) string {
 		return func(s string) string { return strings.Replace(s, old, new, 1) }
 	}
@@ -330,6 +332,7 @@ func TestDirectoriesThatAreNoFinishedRun(t *testing.T) {
 
 // progress.csv gives the report's data, and damage is an error with its line.
 func TestProgress(t *testing.T) {
+	longtest.Computes(t)
 	dir := rundirtest.Write(t, rundirtest.Default())
 	r, err := rundir.Open(dir)
 	if err != nil {

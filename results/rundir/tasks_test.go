@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/longtest"
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/report"
@@ -22,6 +23,7 @@ func taskSpec() rundirtest.Spec {
 
 // Attempts and jobs of tasks are read back as they were, and give the figures of the summary.
 func TestTaskTables(t *testing.T) {
+	longtest.Computes(t)
 	spec := taskSpec()
 	r, err := rundir.Open(rundirtest.Write(t, spec))
 	if err != nil {
