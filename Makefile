@@ -119,7 +119,7 @@ suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly: suite-%: 
 	$(if $(and $(TRACE),$(filter fair,$*)),$(OUT)/testbed workload jobs derive "$(TRACE)" -o $(OUT)/swim.yaml --force)
 	$(SUDO) $(OUT)/testbed suite scripts/$*/claims.yaml $(SUITE_TRACE) $(SUITE_FLAGS)
 
-# Packages whose tests move packets. scripts/test.sh tests them one at a time, after the others.
+# Packages whose tests move packets. Those that judge durations run alone (scripts/test.sh).
 export ON_PACKETS = ./emu/calibration/measure ./emu/cli ./emu/runner ./emu/kernel ./emu/live ./hosts ./hosts/disk ./hosts/pace
 export GO
 

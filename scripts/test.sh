@@ -44,8 +44,21 @@ rm -f bin/tests-*.json
 $GO build -modfile=tools/go.mod -o bin/gotestsum gotest.tools/gotestsum || exit 1
 packets=$($GO list $ON_PACKETS) && rest=$($GO list ./...) || exit 1
 rest=$(echo "$rest" | grep -vxF "$packets")
-concurrent=$($GO list -f '{{.ImportPath}} {{.Imports}}' $rest |
-	sed -nE 's,^([^ ]*) .*[[ ](sync|sync/atomic|golang.org/x/sync/[a-z]+|testbed/emu/parallel)[] ].*,\1,p')
+# Packages that start goroutines: in the others the race detector can find nothing.
+concurrent=$($GO list -f '{{.ImportPath}} {{.Dir}}' $rest | while read -r package dir; do
+	! grep -qE '^[[:space:]]*go (func\(|[[:alnum:]_.]+\()|\.Go\(|"testbed/emu/parallel"$' "$dir"/*.go || echo "$package"
+done)
+named() { # named PATTERN: the tests of ON_PACKETS that have such a line, in each package with a test of that name, as a pattern
+	awk -v pattern="$1" '
+		/^func Test[^(]*\(t \*testing\.T\)/ { name = $2; sub(/\(.*/, "", name); all[name]++; next }
+		/^}/ { name = "" }
+		name && $0 ~ pattern { found[name]++; name = "" }
+		END { for (name in found) if (found[name] == all[name]) print name }
+	' $($GO list -f '{{range .TestGoFiles}}{{$.Dir}}/{{.}} {{end}}{{range .XTestGoFiles}}{{$.Dir}}/{{.}} {{end}}' $ON_PACKETS) |
+		sort | paste -sd '|' -
+}
+# They judge no durations, and see nothing of other tests. Those that boot guests use whole processors.
+unjudged=$(named '^\tt[.]Parallel[(][)]') guests=$(named '^\t.*needsGuests[(]t[)]')
 # The storage of a shared machine can stall for a second. Tests on packets write to memory where there
 # is room, so that they judge the program and not the storage.
 memory=${TMPDIR:-/tmp}
@@ -70,8 +83,7 @@ tests() { # tests NAME FLAGS... PACKAGES...: the results are in bin/tests-NAME.j
 		--jsonfile "$file" -- -shuffle=on -vet=off "$@"
 }
 
-# Tests on packets wait most of the time. Those that begin with t.Parallel judge no durations
-# (netnstest.NotJudged refuses) and run two at a time, after the others of their package.
+# Tests on packets wait most of the time: those that judge no durations run two at a time.
 on_packets() { # on_packets NAME FLAGS...: the tests of ON_PACKETS
 	TMPDIR="$memory" GOTMPDIR="$memory" tests "$@" -parallel 2 $ON_PACKETS # t.TempDir prefers the latter
 }
@@ -89,22 +101,24 @@ nightly)
 	;;
 esac
 compile ./...
-if [ -z "$raced" ]; then
-	tests plain $limits $rest || failed=1
-else
-	# The race detector leaves durations unjudged: its tests on packets run next to all that compute, which yield to them.
-	CGO_ENABLED=1 compile -race $raced $ON_PACKETS
-	{
-		yield="nice -n 10" computed=0
+[ -z "$raced" ] || CGO_ENABLED=1 compile -race $raced $ON_PACKETS
+# What computes yields to tests on packets that judge no durations: no test does under the race detector.
+{
+	yield="nice -n 10" computed=0
+	if [ -n "$raced" ]; then
 		CGO_ENABLED=1 tests race -race $race_limits $raced || computed=1
-		tests plain $limits $rest || computed=1
-		exit $computed
-	} &
+	fi
+	tests plain $limits $rest || computed=1
+	[ $mode = short ] || tests plain-guests $limits -run "^($guests)\$" $ON_PACKETS || computed=1 # they are long
+	exit $computed
+} &
+if [ -n "$raced" ]; then
 	CGO_ENABLED=1 on_packets race-packets -p 2 -race $race_limits || failed=1
-	wait $! || failed=1
 fi
-# Tests that judge durations have the processors to themselves: one package at a time, after what computes.
-on_packets plain-packets -p 1 $limits || failed=1
+on_packets plain-unjudged -p 1 $limits -run "^($unjudged)\$" || failed=1
+wait $! || failed=1
+# The others have the processors to themselves, one package at a time.
+on_packets plain-packets -p 1 $limits -skip "^($unjudged|$guests)\$" || failed=1
 
 # The reasons of skips, with their number, and the tests that left a duration unjudged. A test logs the
 # reason before it is skipped. The race detector's own are those of the other pass.
