@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"testbed/emu/cli"
+	"testbed/emu/longtest"
 )
 
 // make install writes the program, man pages and completions, which work, and make
 // uninstall removes all of them and nothing else.
 func TestInstall(t *testing.T) {
+	longtest.Skip(t, "builds and installs the program, 8 s")
 	dest := t.TempDir()
 	mk := func(target string) string {
 		t.Helper()

@@ -13,6 +13,7 @@ import (
 
 	"testbed/emu/deploy"
 	"testbed/emu/kernel/netnstest"
+	"testbed/emu/longtest"
 )
 
 // tutorialStep is a fenced block of commands, and the output that the document quotes
@@ -152,6 +153,7 @@ func TestTutorial(t *testing.T) {
 		}
 	})
 	t.Run("packets", func(t *testing.T) {
+		longtest.Skip(t, "runs the commands of the tutorial, 13 s")
 		netnstest.Require(t)
 		netnstest.OnlyTiming(t)
 		netnstest.Timing(t, func(t *testing.T) bool {

@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"testbed/emu/longtest"
 )
 
 // The commands of docs/recipes.md run in order, on the fluid model in place of packets. It models
 // neither congestion control nor queues, and says so.
 func TestRecipes(t *testing.T) {
+	longtest.Skip(t, "runs the commands of ten recipes, 7 s of a processor")
 	t.Parallel()
 	const page = "../../docs/recipes.md"
 	r := recipe{T: t, dir: t.TempDir()}
