@@ -261,21 +261,13 @@ var timeNames = strings.NewReplacer(" of coflow completion times", "", "coflow c
 // TestSummaryReference generates the figures of arms in summary.json.
 func TestSummaryReference(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("\n| key | unit | what it is |\n| --- | --- | --- |\n")
-	row := func(key string, f *summary.Figure) {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key, f.Unit.Name(), f.Doc)
-	}
-	for _, s := range summary.Sections() {
-		for i := range s.Figures {
-			f := &s.Figures[i]
-			row(f.Key, f)
-			if f.List == nil {
-				continue
-			}
-			for k := range f.List.Figures {
-				row(f.Key+"[]."+f.List.Figures[k].Key, &f.List.Figures[k])
-			}
+	last := ""
+	for _, f := range summary.Figures() {
+		if f.Section != last {
+			fmt.Fprintf(&b, "\n### %s in summary.json\n\n| key | unit | what it is |\n| --- | --- | --- |\n", f.Section)
 		}
+		last = f.Section
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.TrimPrefix(f.Key, last+"."), f.Unit.Name(), f.Doc)
 	}
 	b.WriteString("\n")
 	generated(t, "docs/reference/results.md", b.String())
@@ -365,6 +357,9 @@ repeat: 2
 // docs/reference/results.md, and every column there or in docs/reference/export.md.
 func TestRunDirectoryReference(t *testing.T) {
 	doc, tables := read(t, "docs/results.md")+read(t, "docs/reference/results.md"), read(t, "docs/reference/export.md")
+	for _, f := range summary.Figures() { // in a generated table, each with the keys above it
+		doc += "`" + strings.NewReplacer(".", "``", "[]", "").Replace(f.Key) + "`"
+	}
 	explained := func(what, name string) {
 		if !strings.Contains(doc, "`"+name+"`") {
 			t.Errorf("docs/results.md and docs/reference/results.md do not explain %s `%s`", what, name)
@@ -451,7 +446,7 @@ func TestRunDirectoryReference(t *testing.T) {
 		explained("the file", name)
 	}
 	for _, of := range []any{rundir.Manifest{}, report.Summary{}, report.ArmSummary{}, report.Metric{}, report.FailureCount{}, report.FailureRow{},
-		report.TimeSummary{}, report.TrafficSummary{}, report.LinkSummary{}, report.LossSummary{}, report.LinkDrops{}, metrics.Queues{}, metrics.QueueDrops{}, report.CoordinatorSummary{}, report.DecisionTime{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}} {
+		metrics.Queues{}, metrics.QueueDrops{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}} {
 		kind := reflect.TypeOf(of)
 		for i := range kind.NumField() {
 			if key, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ","); key != "" {

@@ -341,7 +341,7 @@ func TestReportOfBareCapturesIsTheSame(t *testing.T) {
 			}
 			return l["resent_packets"]
 		}
-		if x, y := losses(whole[a.Name], report.DropsKernel), losses(got, report.DropsCaptures); x != y {
+		if x, y := losses(whole[a.Name], summary.DropsKernel), losses(got, summary.DropsCaptures); x != y {
 			t.Errorf("%s: %v packets sent again, and %v by captures alone", a.Name, x, y)
 		}
 		for _, name := range []string{report.FlowsFile, report.CoflowsFile, report.BlocksFile, report.BreakdownFile, report.LinksFile, report.DropsFile} {

@@ -396,7 +396,8 @@ func armOf(r *rundir.Run, name, run string) compare.Arm {
 		}
 	}
 	if s := r.Arm(name); s != nil && s.Placement != nil {
-		a.CrossRack = &metrics.CrossRack{All: s.Placement.CrossRackBytes, Writes: s.Placement.CrossRackWriteBytes}
+		bytes := s.Placement.Bytes()
+		a.CrossRack = &bytes
 		a.Frames = !r.Simulated()
 	}
 	return a

@@ -24,6 +24,7 @@ import (
 	"testbed/results/flows"
 	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo"
 )
@@ -200,10 +201,10 @@ arms: {coflow: [fair]}
 				if err != nil {
 					t.Fatal(err)
 				}
-				csv, summary := map[string]int{}, map[string]int{}
+				csv, listed := map[string]int{}, map[string]int{}
 				for _, d := range r.Drops {
 					csv[d.Link] += d.Dropped
-					if d.Source != report.DropsKernel {
+					if d.Source != summary.DropsKernel {
 						t.Errorf("%s: source %q of %s", when, d.Source, d.Link)
 					}
 				}
@@ -212,11 +213,11 @@ arms: {coflow: [fair]}
 				}
 				l := r.Arm("fair").Losses
 				for _, x := range l.Links {
-					summary[x.Link] = x.Dropped
+					listed[x.Link] = x.Dropped
 				}
 				positive := maps.Clone(want)
 				maps.DeleteFunc(positive, func(_ string, n int) bool { return n == 0 })
-				if d := cmp.Diff(positive, summary); d != "" || l.Dropped != total || l.Source != report.DropsKernel || l.Resent == 0 {
+				if d := cmp.Diff(positive, listed); d != "" || l.Dropped != total || l.Source != summary.DropsKernel || l.Resent == 0 {
 					t.Errorf("%s, %s: %d dropped, %d sent again, by %s (-kernel +report):\n%s", when, report.SummaryFile, l.Dropped, l.Resent, l.Source, d)
 				}
 				md, err := os.ReadFile(filepath.Join(out.Dir, report.MarkdownFile))
@@ -271,7 +272,7 @@ arms: {coflow: [fair]}
 			if again, err = Report(t.Context(), out.Dir, ReportOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if l := again.Report.Summary.Arms[0].Losses; l.Source != report.DropsCaptures {
+			if l := again.Report.Summary.Arms[0].Losses; l.Source != summary.DropsCaptures {
 				t.Errorf("without counts: %+v, want an estimate", l)
 			}
 		})

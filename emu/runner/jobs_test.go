@@ -131,7 +131,7 @@ func TestJobsUnderPlacementPolicies(t *testing.T) {
 				t.Errorf("%s (-run +report):\n%s", a.Name, d)
 			}
 			// Averages leave background out.
-			if a.JobTime == nil || a.JobTime.N != 5 || a.CCT.N != len(w.Coflows)-len(meta.Background) || a.Placement.Cv == nil || a.Placement.Cv.Median <= 0 || (a.Placement.WaitUS > 0) != (a.Name == "waits") {
+			if a.JobTime == nil || a.JobTime.N != 5 || a.CCT.N != len(w.Coflows)-len(meta.Background) || a.Placement.Cv == nil || a.Placement.Cv.Median <= 0 || (a.Placement.Wait.Sum > 0) != (a.Name == "waits") {
 				t.Errorf("%s: job time %+v, CCT %+v, placement %+v", a.Name, a.JobTime, a.CCT, a.Placement)
 			}
 		}
@@ -146,7 +146,7 @@ func TestJobsUnderPlacementPolicies(t *testing.T) {
 		}
 		var text strings.Builder
 		for _, a := range again.Report.Summary.Arms {
-			fmt.Fprintf(&text, "%s: job time %.0f ms, write time %.0f ms, waited %.0f ms, median Cv %.2f, cross-rack %.1f MB\n", a.Name, a.JobTime.MeanUS/1e3, a.WriteTime.MeanUS/1e3, a.Placement.WaitUS/1e3, a.Placement.Cv.Median, a.Placement.CrossRackBytes/1e6)
+			fmt.Fprintf(&text, "%s: job time %.0f ms, write time %.0f ms, waited %.0f ms, median Cv %.2f, cross-rack %.1f MB\n", a.Name, a.JobTime.MeanUS/1e3, a.WriteTime.MeanUS/1e3, a.Placement.Wait.Sum/a.Placement.Wait.N/1e3, a.Placement.Cv.Median, a.Placement.Bytes().All/1e6)
 		}
 		t.Log(text.String())
 		return true

@@ -249,7 +249,7 @@ func TestCapturesAreEnough(t *testing.T) {
 			t.Errorf("%s (-run +report):\n%s", a.Name, d)
 		}
 		payload := metrics.Payload(arms[a.Name].Records)
-		if p := a.Placement; a.RequestTime.N != 2 || p.Cv == nil || p.Cv.N == 0 || p.Cv.Links != 2 || p.CrossRackBytes < p.CrossRackWriteBytes || p.CrossRackWriteBytes < payload.Writes || p.CrossRackWriteBytes > 1.3*payload.Writes || p.DiskImbalance == nil || p.Bounds == nil || p.Bounds.OverLone < 1 {
+		if p := a.Placement; a.RequestTime.N != 2 || p.Cv == nil || p.Cv.N == 0 || p.Cv.Links != 2 || p.Bytes().All < p.Bytes().Writes || p.Bytes().Writes < payload.Writes || p.Bytes().Writes > 1.3*payload.Writes || p.DiskImbalance.IsZero() || p.Bounds == nil || p.Bounds.OverLone.Sum < p.Bounds.OverLone.N {
 			t.Errorf("%s: %d requests, placement %+v, payload between racks %+v", a.Name, a.RequestTime.N, p, payload)
 		}
 	}

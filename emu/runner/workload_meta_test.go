@@ -34,7 +34,7 @@ func TestWorkloadMetaIsKept(t *testing.T) {
 			t.Errorf("%s: request times %+v, job times %+v: want 4 requests and no job", name, a.RequestTime, a.JobTime)
 		}
 		p := a.Placement
-		if p == nil || p.Cv == nil || p.Cv.N == 0 || p.DiskImbalance == nil || *p.DiskImbalance <= 0 || p.CrossRackWriteBytes < 4e6 || p.Bounds == nil || p.Bounds.OverLone < 1 || p.WaitUS != 0 {
+		if p == nil || p.Cv == nil || p.Cv.N == 0 || p.DiskImbalance.Sum <= 0 || p.Bytes().Writes < 4e6 || p.Bounds == nil || p.Bounds.OverLone.Sum < p.Bounds.OverLone.N || p.Wait.Sum != 0 {
 			t.Errorf("%s: placement %+v", name, p)
 		}
 	}
@@ -81,7 +81,7 @@ func TestDiskImbalanceOfSeveralDisks(t *testing.T) {
 		const hosts = 9
 		want += math.Sqrt(squares/hosts-sum/hosts*sum/hosts) / 64e6 / 2
 	}
-	if p := r.Arm("fair+hdfs").Placement; p == nil || p.DiskImbalance == nil || math.Abs(*p.DiskImbalance-want) > 1e-6 {
+	if p := r.Arm("fair+hdfs").Placement; p == nil || math.Abs(p.DiskImbalance.Sum/p.DiskImbalance.N-want) > 1e-6 {
 		t.Errorf("placement %+v: want a disk imbalance of %v", p, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testbed/emu/flowsim"
 	"testbed/emu/flowsim/comparison"
 	"testbed/results/flows"
+	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
@@ -222,15 +223,18 @@ func TestThroughput(t *testing.T) {
 func TestFiguresOfSummaries(t *testing.T) {
 	share, missed := 0.25, 4
 	run := newRun()
-	run.Summary.Arms[0].Placement = &report.PlacementSummary{Cv: &report.CvSummary{Median: 0.5}, DiskImbalance: &share}
-	run.Summary.Arms[1].Placement = &report.PlacementSummary{Cv: &report.CvSummary{Median: 0.2}}
-	run.Summary.Arms[1].Coordinator = &report.CoordinatorSummary{IntervalUS: 1, Intervals: 16, Missed: &missed}
-	run.Summary.Arms[1].Estimates = []report.EstimateSummary{{Of: "straggle", Error: &share, Realized: &share}, {Of: "wait_us", SizeRange: &report.SizeRange{LeastTasks: 11, MostTasks: 100}, Last: 2e6}}
-	run.Summary.Arms[1].Tasks = summary.Values{
-		{Key: "backups.extra_by_tasks.0.most_tasks", X: 10}, {Key: "backups.extra_by_tasks.0.share_of_extra", X: 0.5},
-		{Key: "backups.extra_by_tasks.1.most_tasks", X: 50}, {Key: "backups.extra_by_tasks.1.share_of_extra", X: 0.3},
-		{Key: "backups.extra_by_tasks.2.share_of_extra", X: 0.2}, {Key: "bytes.read_cross_rack", X: 2e6},
-	}
+	run.Summary.Arms[0].Placement = &summary.Placement{Cv: &summary.Cv{Median: 0.5}, DiskImbalance: metrics.Average{Sum: share, N: 1}}
+	run.Summary.Arms[1].Placement = &summary.Placement{Cv: &summary.Cv{Median: 0.2}}
+	run.Summary.Arms[1].Coordinator = &summary.Decisions{Interval: 1, Intervals: 16, Missed: &missed}
+	run.Summary.Arms[1].Estimates = []summary.Estimate{{Of: "straggle", Error: &share, Realized: &share}, {Of: "wait_us", SizeRange: &summary.SizeRange{LeastTasks: 11, MostTasks: 100}, Last: 2e6}}
+	one := func(x float64) metrics.Average { return metrics.Average{Sum: x, N: 1} }
+	tasks := &summary.Tasks{Backups: &summary.Backups{ExtraOf: []summary.ExtraOf{
+		{SizeRange: summary.SizeRange{MostTasks: 10}, ShareOfExtra: one(0.5)},
+		{SizeRange: summary.SizeRange{MostTasks: 50}, ShareOfExtra: one(0.3)},
+		{ShareOfExtra: one(0.2)},
+	}}}
+	tasks.Bytes.ReadCrossRack = one(2e6)
+	run.Summary.Arms[1].Tasks = tasks
 	most := func(n int) func(*figure) { return func(f *figure) { f.mostTasks = n } }
 	for _, tt := range []struct {
 		f    *figure
@@ -238,14 +242,14 @@ func TestFiguresOfSummaries(t *testing.T) {
 	}{
 		{of("backup_share", "value", "mean", most(50)), 80}, {of("backup_share", "value", "mean"), 100},
 		{of("estimated_wait", "value", "mean", most(100)), 2}, {of("tasks.bytes.read_cross_rack", "value", "mean"), 2},
-		{of("cv", "drop", "mean"), 0.3}, {of("disk_imbalance", "base", "mean"), 25}, {of("missed_intervals", "value", "mean"), 25},
+		{of("placement.cv.median", "drop", "mean"), 0.3}, {of("placement.disk_imbalance", "base", "mean"), 25}, {of("missed_intervals", "value", "mean"), 25},
 		{of("estimate_error", "value", "mean", func(f *figure) { f.estimate = "straggle" }), 25},
 	} {
 		if got := measured(t, tt.f, "a", "b", run.Run); math.Abs(got-tt.want) > 1e-12 {
 			t.Errorf("%s %s: %v, want %v", tt.f.name, tt.f.as, got, tt.want)
 		}
 	}
-	if got := measured(t, of("disk_imbalance", "value", "mean"), "a", "b", run.Run); !math.IsNaN(got) {
+	if got := measured(t, of("placement.disk_imbalance", "value", "mean"), "a", "b", run.Run); !math.IsNaN(got) {
 		t.Errorf("imbalance of disks without capacity: %v", got)
 	}
 	if got := hindsight(&run.Summary.Arms[1]); got["straggle"] != "0.2500" || got["wait"] != "2s,2s" {
@@ -328,7 +332,9 @@ func TestProfileOfBin(t *testing.T) {
 }
 
 func TestReadShare(t *testing.T) {
-	a := &report.ArmSummary{Tasks: summary.Values{{Key: "bytes.read_cross_rack", X: 1}, {Key: "bytes.fetched_cross_rack", X: 3}}}
+	tasks := &summary.Tasks{}
+	tasks.Bytes.ReadCrossRack, tasks.Bytes.FetchedCrossRack = metrics.Average{Sum: 1, N: 1}, metrics.Average{Sum: 3, N: 1}
+	a := &report.ArmSummary{Arm: summary.Arm{Tasks: tasks}}
 	if got := quantityOf("cross_rack_read_share").arm(a, nil); got == nil || *got != 25 {
 		t.Errorf("share of reads %v, want 25 %%", got)
 	}

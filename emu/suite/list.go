@@ -134,15 +134,12 @@ func WriteQuantities(w io.Writer) error {
 			return err
 		}
 	}
-	for _, s := range summary.Sections() {
-		for _, f := range s.Figures {
-			if f.List != nil {
-				continue
-			}
-			if _, err := fmt.Fprintf(w, "%s.%s (%s): %s\n", s.Key, f.Key, cmp.Or(unitOf(f.Unit).name, "none"),
-				f.Doc); err != nil {
-				return err
-			}
+	for _, f := range summary.Figures() {
+		if !f.Number || f.List != nil {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s (%s): %s\n", f.Key, cmp.Or(unitOf(f.Unit).name, "none"), f.Doc); err != nil {
+			return err
 		}
 	}
 	for _, r := range relations {

@@ -127,8 +127,8 @@ var quantities = []quantity{
 		name: "cross_rack_read_share", unit: "%",
 		doc: "blocks that tasks read from other racks, of the bytes of tasks between racks",
 		arm: func(a *report.ArmSummary, _ *figure) *float64 {
-			read, ok := a.Figure("tasks.bytes.read_cross_rack")
-			fetched, _ := a.Figure("tasks.bytes.fetched_cross_rack")
+			read, ok := a.Get("tasks.bytes.read_cross_rack")
+			fetched, _ := a.Get("tasks.bytes.fetched_cross_rack")
 			if !ok {
 				return nil
 			}
@@ -153,7 +153,7 @@ var quantities = []quantity{
 			if a.Tasks == nil {
 				return nil
 			}
-			share, _ := a.Figure("tasks.backups.extra_share") // 0 without backups
+			share, _ := a.Get("tasks.backups.extra_share") // 0 without backups
 			return percent(&share)
 		},
 	},
@@ -173,36 +173,11 @@ var quantities = []quantity{
 		arm: estimateError,
 	},
 	{
-		name: "cv", unit: "",
-		doc: "coefficient of variation of the load of the receiving bottleneck links, median over intervals",
-		arm: ofBlocks(func(p *report.PlacementSummary) *float64 {
-			if p.Cv == nil {
-				return nil
-			}
-			return &p.Cv.Median
-		}),
-	},
-	{
-		name: "disk_imbalance", unit: "%",
-		doc: "standard deviation over hosts of stored bytes, over a disk's capacity",
-		arm: ofBlocks(func(p *report.PlacementSummary) *float64 { return percent(p.DiskImbalance) }),
-	},
-	{
-		name: "over_bound", unit: "×",
-		doc: "block write time over its lower bound with all links shared",
-		arm: ofBlocks(func(p *report.PlacementSummary) *float64 {
-			if p.Bounds == nil || p.Bounds.OverFluid == 0 {
-				return nil
-			}
-			return &p.Bounds.OverFluid
-		}),
-	},
-	{
 		name: "missed_intervals", unit: "%", packets: true,
 		doc: "intervals of the coordinator that decided too late",
 		arm: func(a *report.ArmSummary, _ *figure) *float64 {
 			c := a.Coordinator
-			if c == nil || c.Missed == nil || c.IntervalUS <= 0 {
+			if c == nil || c.Missed == nil || c.Interval <= 0 {
 				return nil
 			}
 			share := 100 * float64(*c.Missed) / float64(c.Intervals)
@@ -264,7 +239,7 @@ func quantityOf(name string) *quantity {
 	}
 	u := unitOf(f.Unit)
 	return &quantity{name: name, unit: u.name, doc: f.Doc, arm: func(a *report.ArmSummary, _ *figure) *float64 {
-		x, ok := a.Figure(name)
+		x, ok := a.Get(name)
 		if !ok {
 			return nil
 		}
@@ -311,24 +286,15 @@ func percent(share *float64) *float64 {
 	return &x
 }
 
-func ofBlocks(get func(*report.PlacementSummary) *float64) func(*report.ArmSummary, *figure) *float64 {
-	return func(a *report.ArmSummary, _ *figure) *float64 {
-		if a.Placement == nil {
-			return nil
-		}
-		return get(a.Placement)
-	}
-}
-
 // backupShare returns the part of the slot time of extra attempts that jobs of up to most_tasks have.
 func backupShare(a *report.ArmSummary, f *figure) *float64 {
-	if !a.Tasks.Has("backups") {
+	if a.Tasks == nil || a.Tasks.Backups == nil {
 		return nil
 	}
 	share := 0.0
-	for _, c := range a.Tasks.Rows("backups.extra_by_tasks") {
-		if most, ok := c.Get("most_tasks"); f.mostTasks == 0 || ok && int(most) <= f.mostTasks {
-			x, _ := c.Get("share_of_extra")
+	for _, c := range a.Tasks.Backups.ExtraOf {
+		if f.mostTasks == 0 || c.MostTasks > 0 && c.MostTasks <= f.mostTasks {
+			x, _ := c.ShareOfExtra.Value()
 			share += 100 * x
 		}
 	}

@@ -206,31 +206,27 @@ type armRow struct {
 	arm           *report.ArmSummary
 }
 
-// armTable returns the table of arms, whose last columns are the figures of summary.Sections.
+// armTable returns the table of arms, whose last columns are the figures of summary.Arm.
 func armTable() Table {
 	t := table("arms", "one row per arm: the figures of summary.json; null if the arm is void", armsOf)
-	for _, s := range summary.Sections() {
-		for i := range s.Figures {
-			f := &s.Figures[i]
-			if f.Column == "" {
-				continue
-			}
-			c := schema.Column{Name: s.Key + "_" + f.Column, Type: schema.Double, Unit: f.Unit.Name(), Doc: f.Doc,
-				Optional: true}
-			if f.Unit == summary.Count {
-				c.Type = schema.Int
-			}
-			t.Columns = append(t.Columns, schema.Extra(c, func(row reflect.Value) any {
-				x, ok := row.Addr().Interface().(*exported[armRow]).Row.arm.Figure(s.Key + "." + f.Key)
-				switch {
-				case !ok:
-					return nil
-				case c.Type == schema.Int:
-					return int64(x)
-				}
-				return x
-			}))
+	for _, f := range summary.Figures() {
+		if f.Column == "" || f.List != nil {
+			continue
 		}
+		c := schema.Column{Name: f.Section + "_" + f.Column, Type: schema.Double, Unit: f.Unit.Name(), Doc: f.Doc, Optional: true}
+		if f.Unit == summary.Count {
+			c.Type = schema.Int
+		}
+		t.Columns = append(t.Columns, schema.Extra(c, func(row reflect.Value) any {
+			x, ok := f.In(reflect.ValueOf(&row.Addr().Interface().(*exported[armRow]).Row.arm.Arm).Elem())
+			switch {
+			case !ok:
+				return nil
+			case c.Type == schema.Int:
+				return int64(x)
+			}
+			return x
+		}))
 	}
 	return t
 }

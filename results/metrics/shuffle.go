@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"math/big"
 	"regexp"
@@ -27,6 +28,21 @@ func (a Average) Value() (value float64, ok bool) {
 		return 0, false
 	}
 	return a.Sum / a.N, true
+}
+
+// IsZero reports whether there are no values.
+func (a Average) IsZero() bool { return a.N <= 0 }
+
+// MarshalJSON writes the average; 0 without values.
+func (a Average) MarshalJSON() ([]byte, error) {
+	x, _ := a.Value()
+	return json.Marshal(Round6(x))
+}
+
+// UnmarshalJSON reads an average as one value.
+func (a *Average) UnmarshalJSON(data []byte) error {
+	a.N = 1
+	return json.Unmarshal(data, &a.Sum)
 }
 
 // ShuffleFigures show where the jobs of one repeat have their tasks and intermediate data. A map is an

@@ -206,6 +206,47 @@ const LeastStage = 5
 // Attempts returns the number of attempts, which all started.
 func (t *Tasks) Attempts() int { return t.Committed + t.Copied + t.Killed + t.Failed }
 
+// Add adds the figures of another repeat to those of repeats, which are none if t is zero. Slots become unknown if those
+// of o are.
+func (t *Tasks) Add(o *Tasks) {
+	if t.Busy == nil {
+		t.Busy, t.Slots = map[string]time.Duration{}, o.Slots
+	} else if t.Slots != nil {
+		t.Slots = o.Slots
+	}
+	t.Jobs, t.Makespan = t.Jobs+o.Jobs, t.Makespan+o.Makespan
+	t.Committed, t.Copied = t.Committed+o.Committed, t.Copied+o.Copied
+	t.Killed, t.Failed = t.Killed+o.Killed, t.Failed+o.Failed
+	t.WastedTime, t.WastedInput = t.WastedTime+o.WastedTime, t.WastedInput+o.WastedInput
+	t.Locality.Add(o.Locality)
+	for k, l := range o.ByMaps {
+		t.ByMaps[k].Add(l)
+	}
+	t.Moved.Add(o.Moved)
+	for kind, busy := range o.Busy {
+		t.Busy[kind] += busy
+	}
+	t.Stragglers, t.Slowdowns = append(t.Stragglers, o.Stragglers...), append(t.Slowdowns, o.Slowdowns...)
+	t.Straggling.Add(o.Straggling)
+	if t.Clones == nil {
+		t.Clones = &Clones{}
+	}
+	t.Clones.Add(o.Clones)
+	for k, part := range o.Parts {
+		t.Parts[k] += part
+	}
+	t.Divided += o.Divided
+	if time := t.JainTime + o.JainTime; time > 0 {
+		t.Jain, t.JainTime = (t.Jain*float64(t.JainTime)+o.Jain*float64(o.JainTime))/float64(time), time
+	}
+	if o.Shuffle != nil {
+		if t.Shuffle == nil {
+			t.Shuffle = &ShuffleFigures{}
+		}
+		t.Shuffle.Add(o.Shuffle)
+	}
+}
+
 // TasksOf returns the figures of the jobs of tasks of one repeat; nil if there are no attempts.
 func TasksOf(r *flows.Records, slots *TaskSlots) *Tasks {
 	if len(r.Attempts) == 0 {

@@ -257,36 +257,27 @@ func timeByCause(d *drawing) error {
 }
 
 func bytesByClass(d *drawing) error {
-	classes := []string{}
+	classes := breakdown.Classes()
+	var values [][]float64
 	var kept []series
+	var second []string
 	for _, s := range d.series {
-		by := s.run.CrossRack(s.arm)
-		if by == nil {
+		arm := s.run.Arm(s.arm)
+		if arm.Traffic == nil {
 			continue
 		}
-		kept = append(kept, s)
-		for class := range by {
-			if !slices.Contains(classes, class) {
-				classes = append(classes, class)
-			}
+		var row []float64
+		for _, class := range classes {
+			x, _ := arm.Get("traffic.cross_rack_bytes." + class)
+			row = append(row, x/1e6)
 		}
+		kept, values = append(kept, s), append(values, row)
+		second = append(second, "n = "+words.Plural(arm.Repeats, "repeat", "repeats"))
 	}
 	if len(kept) == 0 {
 		return fmt.Errorf("%w: %s", ErrNoData, d.missing("traffic in "+report.SummaryFile))
 	}
-	figures.Classes(classes)
 	d.series = kept
-	var second []string
-	values := make([][]float64, len(kept))
-	for i, s := range kept {
-		for _, class := range classes {
-			values[i] = append(values[i], s.run.CrossRack(s.arm)[class]/1e6)
-		}
-		second = append(second, "n = "+words.Plural(s.run.Arm(s.arm).Repeats, "repeat", "repeats"))
-	}
-	for i, class := range classes {
-		classes[i] = safe(class)
-	}
 	d.axes("Bytes between racks in a repeat (MB)", "")
 	d.stack(classes, values)
 	d.rows(second)
@@ -300,7 +291,7 @@ func arms(d *drawing, key string, unit summary.Unit) error {
 	var second []string
 	most := 0.0
 	for _, s := range d.series {
-		x, ok := s.run.Arm(s.arm).Figure(key)
+		x, ok := s.run.Arm(s.arm).Get(key)
 		if !ok {
 			d.note("%s: no %s in %s", s.label, key, report.SummaryFile)
 			continue

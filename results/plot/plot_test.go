@@ -66,7 +66,7 @@ func full(t *testing.T) *rundir.Run {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(b, []byte(`"traffic"`)) {
-		b = bytes.ReplaceAll(b, []byte(`"problems"`), []byte(`"traffic": {"cross_rack_bytes": {"control": 1000000, "shuffle": 9000000, "odd": 5}}, "problems"`))
+		b = bytes.ReplaceAll(b, []byte(`"problems"`), []byte(`"traffic": {"cross_rack_bytes": {"control": 1000000, "shuffle": 9000000, "write": 5}}, "problems"`))
 	}
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"gain-by-parameter": {"Speed-up of jobs relative to fair+hdfs (×)", "Number at the end of the arm's name", "dolly, n ≥ 24 pairs", "0.10"},
 		"extra-slots":       {"Time since the first arrival (s), repeat 0", "Slots of clones and backups", "fair+hdfs, n = 397 attempts"},
 		"shares":            {"fair+hdfs, n = 397 attempts, repeat 0", "Slots in use", "u1", "u3"},
-		"bytes":             {"Bytes between racks in a repeat (MB)", "shuffle", "control", "odd", "fair+hdfs"},
+		"bytes":             {"Bytes between racks in a repeat (MB)", "shuffle", "control", "write", "fair+hdfs"},
 	} {
 		of := r
 		if slices.Contains(ofTasks, name) {

@@ -333,7 +333,7 @@ func locality(d *drawing) error {
 	rows := 0
 	for _, s := range d.series {
 		if t := s.run.Arm(s.arm).Tasks; t != nil {
-			rows += 1 + len(t.Rows("locality_by_maps"))
+			rows += 1 + len(t.ByMaps)
 		}
 	}
 	room := float64(rows)*d.o.FontSize <= 0.75*d.o.Height
@@ -342,28 +342,27 @@ func locality(d *drawing) error {
 	}
 	for _, s := range d.series {
 		t := s.run.Arm(s.arm).Tasks
-		if !t.Has("locality") {
+		if t == nil || t.Locality == nil {
 			d.note("%s: no task read a block", s.label)
 			continue
 		}
-		add := func(label string, l summary.Values) {
-			of := func(key string) float64 { x, _ := l.Get(key); return x }
-			if n := fmt.Sprintf("n = %.0f", of("n")); room {
+		add := func(label string, l summary.Locality) {
+			if n := fmt.Sprintf("n = %d", l.N); room {
 				label += ", " + n
 			} else {
 				label = n // below the name of the arm
 			}
 			kept, labels = append(kept, s), append(labels, label)
-			values = append(values, []float64{100 * of("node"), 100 * of("rack"), 100 * of("off_rack")})
+			values = append(values, []float64{100 * l.Node, 100 * l.Rack, 100 * l.OffRack})
 		}
 		label := s.label
 		if s.mark != "" {
 			label += " (" + s.mark + ")"
 		}
-		add(label, t.Below("locality"))
-		for _, l := range t.Rows("locality_by_maps") {
+		add(label, *t.Locality)
+		for _, l := range t.ByMaps {
 			if room {
-				add(summary.MapsName(l), l)
+				add(l.Name(), l.Locality)
 			}
 		}
 	}

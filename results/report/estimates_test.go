@@ -14,29 +14,6 @@ import (
 	"testbed/workloads/jobs"
 )
 
-// Errors are relative, and averages over the time in which an estimate held.
-func TestMeanError(t *testing.T) {
-	at := func(seconds int, p float64) summary.EstimateSample {
-		return summary.EstimateSample{At: time.Duration(seconds) * time.Second, Straggle: p}
-	}
-	p := func(s summary.EstimateSample) float64 { return s.Straggle }
-	for _, tt := range []struct {
-		name    string
-		samples []summary.EstimateSample
-		want    float64
-		ok      bool
-	}{
-		{"one", []summary.EstimateSample{at(0, 0.15)}, 0.5, true},
-		{"too low for 6 s of 8, exact for 2", []summary.EstimateSample{at(0, 0), at(2, 0.05), at(8, 0.1)}, 0.5 * 6 / 8, true},
-		{"after the end", []summary.EstimateSample{at(0, 0.1), at(12, 0.3)}, 0, true},
-		{"none", []summary.EstimateSample{at(0, 0)}, 0, false},
-	} {
-		if got, ok := meanError(tt.samples, p, 0.1, 10*time.Second); ok != tt.ok || ok && math.Abs(got-tt.want) > 1e-9 {
-			t.Errorf("%s: %v, %v, want %v, %v", tt.name, got, ok, tt.want, tt.ok)
-		}
-	}
-}
-
 // What was realized of rates comes from the transfers of the same class of jobs, and of p from all attempts.
 func TestEstimateSummary(t *testing.T) {
 	const class = 1

@@ -127,7 +127,7 @@ func (in Input) explain(s *ArmSummary, arm Arm) {
 	if s.CCT == nil || s.CCT.Fluid == nil || s.Time == nil {
 		return
 	}
-	all := breakdown.Sum(s.Time.coflows)
+	all := breakdown.Sum(s.Time.Coflows)
 	if all <= 0 {
 		return
 	}
@@ -136,7 +136,7 @@ func (in Input) explain(s *ArmSummary, arm Arm) {
 	margin := cmp.Or(in.FluidMargin, DefaultFluidMargin)
 	switch {
 	case f.Ratio > f.Explained*(1+margin):
-		f.Note = fmt.Sprintf("%s: the average CCT is %.2f times that of the fluid model. Set-up, retransmission and latency explain %.2f times; %s.", s.Name, f.Ratio, f.Explained, slower(s.Time.coflows, all))
+		f.Note = fmt.Sprintf("%s: the average CCT is %.2f times that of the fluid model. Set-up, retransmission and latency explain %.2f times; %s.", s.Name, f.Ratio, f.Explained, slower(s.Time.Coflows, all))
 	case f.Ratio < 1-margin:
 		f.Note = fmt.Sprintf("%s: the average CCT is %.2f times that of the fluid model, although packets have headers, set-up and losses besides; %s.", s.Name, f.Ratio, faster(s))
 	}

@@ -1,68 +1,18 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
+
+	"testbed/results/summary"
 )
-
-// Sources of counts of dropped packets.
-const (
-	DropsKernel   = "kernel"   // counted by the queues of links, for packets of all kinds
-	DropsCaptures = "captures" // estimated, for packets with payload (flows.LinkSeries.Drops)
-)
-
-// LossSummary is the dropped and retransmitted packets in all repeats of an arm.
-type LossSummary struct {
-	Source  string      `json:"source"`          // DropsKernel, or DropsCaptures if any repeat has an estimate
-	Dropped int         `json:"dropped_packets"` // by queues of all links
-	Links   []LinkDrops `json:"links"`           // links with drops, most drops first
-	Resent  int         `json:"resent_packets"`  // with payload, by the senders of all transfers
-}
-
-// LinkDrops is the number of packets that the queue ahead of one directed link dropped.
-type LinkDrops struct {
-	Link    string `json:"link"`
-	Dropped int    `json:"dropped_packets"`
-}
-
-// losses returns the losses of an arm; nil if the load of links is unknown.
-func (a Arm) losses() *LossSummary {
-	out := &LossSummary{Source: DropsKernel, Links: []LinkDrops{}}
-	at := map[string]int{}
-	known := false
-	for _, rep := range a.Repeats {
-		out.Resent += rep.Resent
-		for _, l := range rep.Links {
-			known = true
-			if !l.Counted {
-				out.Source = DropsCaptures
-			}
-			out.Dropped += l.Drops
-			at[l.Name] += l.Drops
-		}
-	}
-	if !known {
-		return nil
-	}
-	for name, n := range at {
-		if n > 0 {
-			out.Links = append(out.Links, LinkDrops{name, n})
-		}
-	}
-	slices.SortFunc(out.Links, func(x, y LinkDrops) int {
-		return cmp.Or(cmp.Compare(y.Dropped, x.Dropped), cmp.Compare(x.Link, y.Link))
-	})
-	return out
-}
 
 // dropsOf returns the source of a link's count.
 func dropsOf(counted bool) string {
 	if counted {
-		return DropsKernel
+		return summary.DropsKernel
 	}
-	return DropsCaptures
+	return summary.DropsCaptures
 }
 
 // dropsCell returns a count as tables print it.
@@ -87,7 +37,7 @@ func (r *Report) lossLines() (lines []string) {
 			continue
 		}
 		what, where := "packets dropped in queues", ""
-		if l.Source == DropsCaptures {
+		if l.Source == summary.DropsCaptures {
 			what = "payload packets lost after the hosts' own queues, estimated from captures"
 		}
 		for i, x := range l.Links {

@@ -21,7 +21,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	if r.in.Partial != nil {
 		fmt.Fprintf(&b, "\n%s\n", plain(r.in.Partial.String()))
 	}
-	tables := append(append(r.tables(), r.longTimeTables()...), r.coordinatorTable()...)
+	tables := append(append(r.tables(), r.longTimeTables()...), r.figureTables("coordinator")...)
 	if len(tables) == 0 {
 		b.WriteString("\nNothing was measured: there is no record of any coflow, flow or block.\n")
 	}

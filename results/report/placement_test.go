@@ -44,6 +44,11 @@ func placedRun(fluid bool) Input {
 	return in
 }
 
+func value(a metrics.Average) float64 {
+	x, _ := a.Value()
+	return x
+}
+
 func TestPlacement(t *testing.T) {
 	for _, fluid := range []bool{false, true} {
 		r, err := New(placedRun(fluid))
@@ -73,10 +78,10 @@ func TestPlacement(t *testing.T) {
 			t.Errorf("write time: %v, want twice as fast: waits are not of it", got)
 		}
 		p := arm.Placement
-		if p.Cv.N != 3 || p.Cv.Median != 0.8 || base.Placement.Cv.Median != 0.9 || p.Cv.IntervalUS != 250_000 || *p.DiskImbalance != 0.01 || p.WaitUS != 100_000 {
+		if p.Cv.N != 3 || p.Cv.Median != 0.8 || base.Placement.Cv.Median != 0.9 || p.Cv.Interval != 250_000 || value(p.DiskImbalance) != 0.01 || value(p.Wait) != 100_000 {
 			t.Errorf("%+v, Cv %+v", p, p.Cv)
 		}
-		if b := base.Placement.Bounds; b.LoneUS != 200_000 || math.Abs(b.OverLone-base.WriteTime.MeanUS/200_000) > 1e-5 || math.Abs(b.OverFluid-base.WriteTime.MeanUS/250_000) > 1e-5 {
+		if b := base.Placement.Bounds; value(b.Lone) != 200_000 || math.Abs(value(b.OverLone)-base.WriteTime.MeanUS/200_000) > 1e-5 || math.Abs(value(b.OverFluid)-base.WriteTime.MeanUS/250_000) > 1e-5 {
 			t.Errorf("bounds %+v, write time %v", b, base.WriteTime.MeanUS)
 		}
 		const why = "1.60 times the baseline's block-write bytes between racks"

@@ -161,7 +161,9 @@ func New(in Input) (*Report, error) {
 	for i := range in.Arms {
 		in.explain(&r.Summary.Arms[i], in.Arms[i])
 	}
-	r.alike()
+	for i := range r.Summary.Arms[1:] {
+		r.Summary.Arms[i+1].Against(&r.Summary.Arms[0].Arm)
+	}
 	if in.Scaled != nil {
 		r.Summary.ScaleCheck = in.checkScale()
 	}

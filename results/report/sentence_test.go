@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 )
 
@@ -30,7 +31,7 @@ func TestSentence(t *testing.T) {
 	unmodelled := armWith("bbr", 0, 0, 0, 0)
 	unmodelled.Unmodelled = []string{"fabric.congestion_control"}
 	moved := armWith("sinbad", pass, 2, 1.5, 3)
-	moved.Placement = &PlacementSummary{NotLikeForLike: []string{"x"}}
+	moved.Placement = &summary.Placement{NotLikeForLike: []string{"x"}}
 	for want, s := range map[string]Summary{
 		"sebf is 2.82× [1.88, 4.20] faster than fair (CCT); both arms pass.":                                        {Arms: []ArmSummary{fair, armWith("sebf", pass, 2.82, 1.88, 4.2)}},
 		"scf is 2.00× [1.25, 4.00] slower than fair (CCT); both arms pass.":                                         {Arms: []ArmSummary{fair, armWith("scf", pass, 0.5, 0.25, 0.8)}},

@@ -4,19 +4,9 @@ import (
 	"strconv"
 
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	"testbed/workloads/jobs"
 )
-
-// SizeRange is a class of jobs by the number of their tasks: jobs.SizeBounds. MostTasks is 0 for no bound.
-type SizeRange struct {
-	LeastTasks int `json:"least_tasks"`
-	MostTasks  int `json:"most_tasks,omitempty"`
-}
-
-func sizeRange(class int) SizeRange {
-	least, most := jobs.SizeBounds(class)
-	return SizeRange{least, most}
-}
 
 // sizeKey is the key of the job times by the number of tasks in summary.json.
 const sizeKey = "job_time_by_tasks"
@@ -38,7 +28,7 @@ func (in Input) sizeMetrics() (out []metric) {
 		if !any {
 			continue
 		}
-		key := strconv.Itoa(sizeRange(class).LeastTasks)
+		key := strconv.Itoa(summary.SizeRangeOf(class).LeastTasks)
 		out = append(out, metric{name: "Job time, " + jobs.SizeName(class), key: sizeKey + "." + key,
 			items: metrics.JobTimesOfSize(class),
 			get:   func(a *ArmSummary) *Metric { return a.JobSizes[key] },

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"testbed/results/metrics"
@@ -70,41 +69,15 @@ type ArmSummary struct {
 	FCT       *Metric `json:"fct,omitempty"`
 	WriteTime *Metric `json:"write_time,omitempty"`
 	// The following need a record of which blocks belong together: see metrics.WorkloadMeta.
-	RequestTime *Metric             `json:"request_time,omitempty"`
-	JobTime     *Metric             `json:"job_time,omitempty"`
-	JobBins     map[string]*Metric  `json:"job_time_by_bin,omitempty"`   // by number
-	JobSizes    map[string]*Metric  `json:"job_time_by_tasks,omitempty"` // by the least number of tasks of the class
-	Tasks       summary.Values      `json:"tasks,omitempty"`             // for runs with jobs of tasks
-	Placement   *PlacementSummary   `json:"placement,omitempty"`         // for runs with blocks
-	Coordinator *CoordinatorSummary `json:"coordinator,omitempty"`       // if there is a record
-	Estimates   []EstimateSummary   `json:"estimates,omitempty"`         // if the task scheduler estimates
-	// The following exist only for packets whose captures state the fabric, and for arms
-	// that are not void:
-	Setup          *SetupSummary   `json:"setup,omitempty"`
-	Time           *TimeSummary    `json:"time,omitempty"`
-	Traffic        *TrafficSummary `json:"traffic,omitempty"`
-	Links          *LinkSummary    `json:"links,omitempty"`
-	Losses         *LossSummary    `json:"losses,omitempty"`
-	MedianSlowdown *float64        `json:"median_slowdown,omitempty"` // median of CCT over breakdown.Coflow.Lone
+	RequestTime *Metric            `json:"request_time,omitempty"`
+	JobTime     *Metric            `json:"job_time,omitempty"`
+	JobBins     map[string]*Metric `json:"job_time_by_bin,omitempty"`   // by number
+	JobSizes    map[string]*Metric `json:"job_time_by_tasks,omitempty"` // by the least number of tasks of the class
+	summary.Arm
 }
 
 // Void reports whether the arm's figures are withheld.
 func (a ArmSummary) Void() bool { return a.Verdict != nil && *a.Verdict == verdict.Void }
-
-// Section returns the figures of a section of summary.Sections; a key of none is an error of the program.
-func (a *ArmSummary) Section(key string) *summary.Values {
-	switch key {
-	case "tasks":
-		return &a.Tasks
-	}
-	panic("report: no section " + key)
-}
-
-// Figure returns a figure by the key of its section and its own, as in summary.Find.
-func (a *ArmSummary) Figure(key string) (float64, bool) {
-	section, own, _ := strings.Cut(key, ".")
-	return a.Section(section).Get(own)
-}
 
 // Metric is the distribution of one completion time over the items of all
 // repeats of an arm.
@@ -216,16 +189,7 @@ func (in Input) summarize(i int) ArmSummary {
 	for k, m := range in.metrics() {
 		m.set(&s, in.metric(i, m, in.Seed+uint64(k)))
 	}
-	for _, of := range summary.Sections() {
-		*s.Section(of.Key) = of.Compute(arm.Repeats, !in.FluidModel)
-	}
-	s.Placement = in.placement(i)
-	s.Coordinator, s.Estimates = in.coordinator(arm), arm.estimates()
-	if !in.FluidModel {
-		s.Setup = in.setup(arm, s.FCT)
-		in.summarizeTiming(&s, arm)
-		s.Losses = arm.losses()
-	}
+	s.Compute(arm.Repeats, arm.Numbers, !in.FluidModel, in.linkInterval())
 	return s
 }
 

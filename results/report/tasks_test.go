@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -67,7 +68,7 @@ func TestTaskSummary(t *testing.T) {
 	}
 	for i, a := range in.Arms {
 		s := r.Summary.Arms[i].Tasks
-		of := func(key string) float64 { x, _ := s.Get(key); return x }
+		of := func(key string) float64 { x, _ := r.Summary.Arms[i].Get("tasks." + key); return x }
 		count := func(key string) int { return int(of(key)) }
 		var each []*metrics.Tasks
 		for k := range a.Repeats {
@@ -91,17 +92,16 @@ func TestTaskSummary(t *testing.T) {
 			}
 		}
 		sum := 0.0
-		for _, part := range s.Below("job_parts")[1:] {
-			sum += part.X
+		for _, part := range []string{"waiting", "mapping", "shuffling", "computing", "writing"} {
+			sum += of("job_parts." + part + "_us")
 		}
 		if mean := r.Summary.Arms[i].JobTime.MeanUS; of("job_parts.jobs") != of("jobs") || sum < mean-0.01 || sum > mean+0.01 {
 			t.Errorf("%s: parts of %v µs, want the mean job time, %v", a.Name, sum, mean)
 		}
 		n := 0
-		for _, l := range s.Rows("locality_by_maps") {
-			of := func(key string) float64 { x, _ := l.Get(key); return x }
-			n += int(of("n"))
-			if d := of("node") + of("rack") + of("off_rack") - 1; d < -1e-5 || d > 1e-5 {
+		for _, l := range s.ByMaps {
+			n += l.N
+			if d := l.Node + l.Rack + l.OffRack - 1; d < -1e-5 || d > 1e-5 {
 				t.Errorf("%s: shares of %+v do not add up to 1", a.Name, l)
 			}
 		}
@@ -135,7 +135,7 @@ func TestTasksUnknown(t *testing.T) {
 	if err := r.Markdown(&b); err != nil {
 		t.Fatal(err)
 	}
-	if s := r.Summary.Arms[0].Tasks; s.Has("slot_use") || s.Has("mean_job_slowdown") || s.Has("median_job_slowdown") || !strings.Contains(strings.Join(strings.Fields(b.String()), " "), " – | – | | fair |") {
+	if s := r.Summary.Arms[0].Tasks; !s.SlotUse.Map.IsZero() || !s.MeanSlowdown.IsZero() || s.MedianSlowdown != nil || !strings.Contains(strings.Join(strings.Fields(b.String()), " "), " – | – | | fair |") {
 		t.Errorf("%+v", s)
 	}
 	r, err = New(fluidRun())
@@ -192,22 +192,22 @@ func TestShuffleSummary(t *testing.T) {
 		want, ok := x.want.Value()
 		if want = metrics.Round6(want / x.unit); !ok || want == 0 {
 			t.Errorf("%s: no figure", what)
-		} else if got, ok := s.Get("shuffle." + x.key); !ok || got != want {
+		} else if got, ok := r.Summary.Arms[0].Get("tasks.shuffle." + x.key); !ok || got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
 	share := (4 * time.Second).Seconds() / (each[0].Makespan + each[1].Makespan).Seconds()
-	want := summary.Values{{Key: "0"}, {Key: "1", X: metrics.Round6(share)}}
-	mean, _ := s.Get("shuffle.saturated_mean")
-	if d := cmp.Diff(want, s.Below("shuffle.saturated")); d != "" || mean != metrics.Round6(share/2) {
-		t.Errorf("saturated %v (-want +got):\n%s", mean, d)
+	got := s.Shuffle.Saturated
+	mean, _ := r.Summary.Arms[0].Get("tasks.shuffle.saturated_mean")
+	if len(got) != 2 || got[0].Sum != 0 || math.Abs(got[1].Sum/got[1].N-share) > 1e-6 || mean != metrics.Round6(share/2) {
+		t.Errorf("saturated %v, %+v", mean, got)
 	}
 	all := r.taskTables()
 	shuffle := all[slices.IndexFunc(all, func(t table) bool { return t.title == "Shuffle of jobs" })]
 	if got := shuffle.rows[0][7]; got != "1: "+units.Percent(share, 1) {
 		t.Errorf("most saturated rack: %q", got)
 	}
-	if s := r.Summary.Arms[1].Tasks; s.Has("shuffle.saturated") || s.Has("shuffle.saturated_mean") || shuffle.rows[1][7] != none {
+	if s := r.Summary.Arms[1].Tasks; s.Shuffle.Saturated != nil || !s.Shuffle.SaturatedMean.IsZero() || shuffle.rows[1][7] != none {
 		t.Errorf("saturation without loads of links: %+v", s)
 	}
 }
@@ -230,22 +230,22 @@ func TestBackupSummary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := r.Summary.Arms[1].Tasks.Below("backups")
-		of := func(key string) float64 { x, _ := b.Get(key); return x }
-		if r.Summary.Arms[0].Tasks.Has("backups") || int(of("started")) != all.Started || int(of("copied")) != all.Backups.Copied ||
+		b := r.Summary.Arms[1].Tasks.Backups
+		of := func(key string) float64 { x, _ := r.Summary.Arms[1].Get("tasks.backups." + key); return x }
+		if r.Summary.Arms[0].Tasks.Backups != nil || int(of("started")) != all.Started || int(of("copied")) != all.Backups.Copied ||
 			of("copied") == 0 || of("extra_us") != metrics.Round6(micros(all.Extra)/2) {
 			t.Errorf("backups %+v of %+v", b, all)
 		}
 		slots, extra := 24.0, 0.0
-		for _, row := range b.Rows("extra_by_tasks") {
-			x, _ := row.Get("share_of_extra")
+		for _, row := range b.ExtraOf {
+			x, _ := row.ShareOfExtra.Value()
 			extra += x
 		}
 		if mean, peak := of("slots.mean"), of("slots.peak"); peak != metrics.Round6(float64(all.PeakSlots)/slots) || mean <= 0 || mean >= peak || extra < 0.99999 || extra > 1.00001 {
 			t.Errorf("slots %+v, classes %+v", b, extra)
 		}
 		if further := of("extra_bytes.fetched_further"); of("extra_bytes.fetched") != metrics.Round6(float64(all.Bytes.Fetched)/2) ||
-			further <= 0 || further > of("extra_bytes.fetched") || b.Has("extra_bytes.written") == fluid {
+			further <= 0 || further > of("extra_bytes.fetched") || b.ExtraBytes.Written.IsZero() != fluid {
 			t.Errorf("bytes %+v of %+v", b, all.Bytes)
 		}
 		copies := all.AllCopies()

@@ -10,6 +10,7 @@ import (
 	"testbed/results/breakdown"
 	"testbed/results/figures"
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/topo/units"
 )
@@ -23,134 +24,8 @@ const (
 	mostLinks   = 10 // most used
 )
 
-// TimeSummary is the completion time of an arm by cause: microseconds over all repeats.
-type TimeSummary struct {
-	CoflowsUS map[breakdown.Cause]float64 `json:"coflows_us,omitempty"`
-	// QueuedUS is the part of the queueing at each link.
-	QueuedUS map[string]float64          `json:"queued_at_us,omitempty"`
-	BlocksUS map[breakdown.Cause]float64 `json:"blocks_us,omitempty"`
-	// Missing names the coflows and blocks with a record that these sums exclude, with the
-	// reason, each prefixed with its repeat.
-	Missing         []string `json:"missing,omitempty"`
-	coflows, blocks []breakdown.Share
-}
-
-// TrafficSummary is the traffic of an arm on the wire: averages over its repeats.
-type TrafficSummary struct {
-	CrossRack     map[string]float64 `json:"cross_rack_bytes"`
-	DiskImbalance float64            `json:"disk_imbalance"`
-	MakespanUS    float64            `json:"makespan_us"`
-	makespan      time.Duration
-}
-
-// LinkSummary is the utilisation of the bottleneck links (metrics.BottleneckLinks).
-type LinkSummary struct {
-	IntervalUS float64 `json:"interval_us"`
-	Links      int     `json:"links"`
-	Mean       float64 `json:"mean"`      // utilisation, over links, time and repeats
-	Peak       float64 `json:"peak"`      // of any link in any interval
-	MedianCv   float64 `json:"median_cv"` // between links, over intervals in which any link carried data
-}
-
-// summarizeTiming fills in the breakdown, traffic and link figures of an arm.
-func (in Input) summarizeTiming(s *ArmSummary, arm Arm) {
-	var coflows, blocks []breakdown.Share
-	var slowdowns []float64
-	n := 0.0
-	for k, r := range arm.Repeats {
-		if r.Timing == nil {
-			continue
-		}
-		if s.Time == nil {
-			s.Time, s.Traffic = &TimeSummary{}, &TrafficSummary{CrossRack: map[string]float64{}}
-		}
-		coflows, blocks = append(coflows, r.Timing.CoflowTotal...), append(blocks, r.Timing.BlockTotal...)
-		for _, m := range r.Timing.Missing {
-			s.Time.Missing = append(s.Time.Missing, fmt.Sprintf("repeat %d: %s", arm.Numbers.Of(k), m))
-		}
-		for c := range r.Timing.Counted() {
-			if c.Slowdown > 0 {
-				slowdowns = append(slowdowns, c.Slowdown)
-			}
-		}
-		n++
-		for class, b := range r.Timing.Traffic.CrossRack {
-			s.Traffic.CrossRack[class] += float64(b)
-		}
-		s.Traffic.DiskImbalance += r.Timing.Traffic.DiskImbalance
-		s.Traffic.makespan += r.Timing.Traffic.Makespan
-	}
-	if s.Time == nil {
-		return
-	}
-	s.Time.coflows, s.Time.blocks = coflows, blocks
-	s.Time.CoflowsUS, s.Time.BlocksUS = byCause(coflows, breakdown.CoflowCauses()), byCause(blocks, breakdown.BlockCauses())
-	queued := map[string]time.Duration{}
-	for _, x := range coflows {
-		if x.Cause == breakdown.Queueing {
-			queued[x.Link] += x.Time
-		}
-	}
-	if len(queued) > 0 {
-		s.Time.QueuedUS = map[string]float64{}
-	}
-	for link, d := range queued {
-		s.Time.QueuedUS[link] = micros(d)
-	}
-	for class := range s.Traffic.CrossRack {
-		s.Traffic.CrossRack[class] = metrics.Round6(s.Traffic.CrossRack[class] / n)
-	}
-	s.Traffic.DiskImbalance = metrics.Round6(s.Traffic.DiskImbalance / n)
-	s.Traffic.makespan /= time.Duration(n)
-	s.Traffic.MakespanUS = micros(s.Traffic.makespan)
-	if len(slowdowns) > 0 {
-		m := metrics.Round6(metrics.Median(slowdowns))
-		s.MedianSlowdown = &m
-	}
-	s.Links = in.linkSummary(arm)
-}
-
-// byCause returns microseconds by cause; nil without shares.
-func byCause(shares []breakdown.Share, causes []breakdown.Cause) map[breakdown.Cause]float64 {
-	if len(shares) == 0 {
-		return nil
-	}
-	out := map[breakdown.Cause]float64{}
-	for _, c := range causes {
-		out[c] = micros(breakdown.Total(shares, c))
-	}
-	return out
-}
-
 // linkInterval returns the requested interval of link loads.
 func (in Input) linkInterval() time.Duration { return cmp.Or(in.LinkInterval, DefaultLinkInterval) }
-
-func (in Input) linkSummary(arm Arm) *LinkSummary {
-	out := &LinkSummary{}
-	var cvs []float64
-	n := 0
-	for _, r := range arm.Repeats {
-		if r.Fabric == nil || len(r.Links) != len(r.Fabric.Links()) {
-			continue
-		}
-		links, _ := figures.InIntervals(r.Links, in.linkInterval())
-		uses := figures.LinkUses(r.Links, in.linkInterval())
-		which := metrics.BottleneckLinks(r.Fabric)
-		out.Links = len(which)
-		for _, l := range which {
-			out.IntervalUS = micros(links[l].Interval)
-			out.Mean += uses[l].Mean
-			out.Peak = max(out.Peak, uses[l].Peak)
-			n++
-		}
-		cvs = append(cvs, metrics.LinkCvs(links, which)...)
-	}
-	if n == 0 {
-		return nil
-	}
-	out.Mean, out.Peak, out.MedianCv = metrics.Round6(out.Mean/float64(n)), metrics.Round6(out.Peak), metrics.Round6(metrics.Median(cvs))
-	return out
-}
 
 // share returns a part of a time, such as "1.2 s (34 %)".
 func share(part, of time.Duration) string {
@@ -199,7 +74,7 @@ func (a *ArmSummary) cells(n int, known bool, cells func() []string) []string {
 }
 
 // causeTable returns the totals of every arm by cause; write formats a cell.
-func (r *Report) causeTable(title string, causes []breakdown.Cause, heads []string, of func(*TimeSummary) []breakdown.Share, write func(part, of time.Duration) string) (table, bool) {
+func (r *Report) causeTable(title string, causes []breakdown.Cause, heads []string, of func(*summary.Time) []breakdown.Share, write func(part, of time.Duration) string) (table, bool) {
 	t := table{title: title, head: append([]string{"arm", "total"}, heads...), cols: []tables.Column{tables.Names()}}
 	any := false
 	for i := range r.Summary.Arms {
@@ -225,8 +100,8 @@ func names(causes []breakdown.Cause) (out []string) {
 	return out
 }
 
-func coflowShares(t *TimeSummary) []breakdown.Share { return t.coflows }
-func blockShares(t *TimeSummary) []breakdown.Share  { return t.blocks }
+func coflowShares(t *summary.Time) []breakdown.Share { return t.Coflows }
+func blockShares(t *summary.Time) []breakdown.Share  { return t.Blocks }
 
 // timeTables returns the breakdowns in percent, for the terminal.
 func (r *Report) timeTables() []table {
@@ -266,7 +141,7 @@ func (r *Report) longTimeTables() []table {
 	if t, ok := r.causeTable("Breakdown of block write time", breakdown.BlockCauses(), names(breakdown.BlockCauses()), blockShares, share); ok {
 		out = append(out, t)
 	}
-	out = append(out, r.trafficTable())
+	out = append(out, r.figureTables("traffic")...)
 	if t := r.linkTable(); len(t.rows) > 0 {
 		out = append(out, t)
 	}
@@ -339,30 +214,6 @@ func slowdown(c breakdown.Coflow) string {
 		return none
 	}
 	return fmt.Sprintf("%.2f×", c.Slowdown)
-}
-
-// trafficTable returns the bytes between racks and the balance of links and disks.
-func (r *Report) trafficTable() table {
-	t := table{title: "Traffic", head: []string{"arm"}}
-	for _, class := range breakdown.Classes() {
-		t.head = append(t.head, "cross-rack "+class)
-	}
-	t.head = append(t.head, "disk imbalance", "makespan", "mean utilisation", "peak", "median Cv")
-	for i := range r.Summary.Arms {
-		a := &r.Summary.Arms[i]
-		t.rows = append(t.rows, a.cells(len(t.head)-1, a.Traffic != nil, func() (row []string) {
-			for _, class := range breakdown.Classes() {
-				row = append(row, units.Short(a.Traffic.CrossRack[class], "B"))
-			}
-			row = append(row, fmt.Sprintf("%.3f", a.Traffic.DiskImbalance), units.Human(a.Traffic.makespan))
-			if a.Links == nil {
-				return append(row, none, none, none)
-			}
-			return append(row, units.Percent(a.Links.Mean, 1), units.Percent(a.Links.Peak, 1), fmt.Sprintf("%.3f", a.Links.MedianCv))
-		}))
-	}
-	t.notes = append(t.notes, "Utilisation and Cv are those of the links between leaves and spines if racks are oversubscribed, else of the host links. With several repeats, figures are averages over them; the peak is the highest.")
-	return t
 }
 
 // linkTable returns the most utilised links of each arm, over all repeats.

@@ -9,6 +9,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/topo/words"
 )
 
@@ -69,8 +70,8 @@ func (r *Run) tables() (err error) {
 		return err
 	}
 	if r.Drops, err = rows(r, report.DropsFile, func(d *schema.Drop) error {
-		if d.Source != report.DropsKernel && d.Source != report.DropsCaptures {
-			return fmt.Errorf("source %q: must be %s or %s", d.Source, report.DropsKernel, report.DropsCaptures)
+		if d.Source != summary.DropsKernel && d.Source != summary.DropsCaptures {
+			return fmt.Errorf("source %q: must be %s or %s", d.Source, summary.DropsKernel, summary.DropsCaptures)
 		}
 		return r.known(d.Key)
 	}); err != nil {

@@ -265,25 +265,6 @@ func (r *Run) summary() error {
 	if _, err = r.json(report.SummaryFile, &r.Summary); err != nil {
 		return err
 	}
-	for _, a := range r.Summary.Arms {
-		if a.Traffic == nil {
-			continue
-		}
-		for class, n := range a.Traffic.CrossRack {
-			if n < 0 {
-				return r.damaged(report.SummaryFile, 0, fmt.Sprintf("arm %q: %v bytes of %q between racks", a.Name, n, class))
-			}
-		}
-	}
-	return nil
-}
-
-// CrossRack returns the bytes of frames between racks in an arm, by class, averaged over its
-// repeats; nil if the summary has none, as for a simulation.
-func (r *Run) CrossRack(arm string) map[string]float64 {
-	if a := r.Arm(arm); a != nil && a.Traffic != nil {
-		return a.Traffic.CrossRack
-	}
 	return nil
 }
 

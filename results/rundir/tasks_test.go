@@ -12,7 +12,6 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
-	"testbed/results/summary"
 )
 
 func taskSpec() rundirtest.Spec {
@@ -64,9 +63,9 @@ func TestTaskTables(t *testing.T) {
 	}
 	// The faster arm reads more blocks from its own hosts.
 	slow, fast := r.Arm(spec.Arms[0].Name).Tasks, r.Arm(spec.Arms[2].Name).Tasks
-	of := func(v summary.Values, key string) float64 { x, _ := v.Get(key); return x }
-	if !(of(fast, "locality.node") > of(slow, "locality.node")+0.1 && of(fast, "bytes.read") < of(slow, "bytes.read") &&
-		of(fast, "makespan_us") < of(slow, "makespan_us") && of(fast, "jobs_per_hour") > of(slow, "jobs_per_hour")) {
+	of := func(average metrics.Average) float64 { x, _ := average.Value(); return x }
+	if !(fast.Locality.Node > slow.Locality.Node+0.1 && of(fast.Bytes.Read) < of(slow.Bytes.Read) &&
+		of(fast.Makespan) < of(slow.Makespan) && of(fast.JobsPerHour) > of(slow.JobsPerHour)) {
 		t.Errorf("faster arm: %+v, slower arm: %+v", fast, slow)
 	}
 }

@@ -1,11 +1,26 @@
-// Package summary has the figures of the arms of a run. Each is declared once, in Sections: its key in
-// summary.json, its unit, its definition, where it is shown and how it follows from the repeats of an arm.
-// summary.json, reports, exports, plots, suites and documents all read that list.
+// Package summary has the figures of the arms of a run. Each is a field of Arm, whose tags state its key in summary.json,
+// its unit and where it is shown, and an entry of definitions.txt. summary.json, reports, exports, plots, suites and
+// documents all read these.
+//
+// Tags of a field:
+//
+//	json    its key; "-" if it is only a column of a table
+//	unit    a Unit, where the end of the key does not state it
+//	column  its column in the table arms of exports, below that of its section
+//	table   the table of reports that it, or all below it, is in; "-" for none
+//	head    its heading in that table
+//	short   the heading on a narrow terminal
+//	drop    the order in which a narrow terminal drops it (results/table)
+//	left    anything: aligned as text
+//	only    packets: the fluid model has no such column
+//	place   its place among the columns, 0 unless stated; columns of one place are in the order of fields
 //
 // It writes no report (results/report) and reads no run (results/rundir).
 package summary
 
 import (
+	"cmp"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,38 +30,35 @@ import (
 	"testbed/topo/units"
 )
 
+// Average is a figure that is an average, or 0 of N if it is not known.
+type Average = metrics.Average
+
 // Unit is the unit of a figure.
-type Unit int
+type Unit string
 
 // The units.
 const (
-	Count  Unit = iota
-	Number      // of things, on average
-	PerHour
-	Micros
-	Bytes
-	BitRate
-	Share // of a whole, 1 for all of it
-	Fine  // a share that is shown with one more decimal
-	Times // a ratio, such as a slowdown
-	Index // between 0 and 1
+	Count   Unit = ""
+	Number  Unit = "number" // of things, on average
+	PerHour Unit = "1/h"
+	Micros  Unit = "µs"
+	Bytes   Unit = "bytes"
+	BitRate Unit = "bit/s"
+	Share   Unit = "share" // of a whole, 1 for all of it
+	Fine    Unit = "fine"  // a share that is shown with one more decimal
+	Times   Unit = "times" // a ratio, such as a slowdown
+	Index   Unit = "index" // between 0 and 1
 )
 
 // Name returns the unit for tables of columns; "" for a number.
 func (u Unit) Name() string {
 	switch u {
-	case PerHour:
-		return "1/h"
-	case Micros:
-		return "µs"
-	case Bytes:
-		return "bytes"
-	case BitRate:
-		return "bit/s"
 	case Share, Fine, Times, Index:
 		return "ratio"
+	case Number:
+		return ""
 	}
-	return ""
+	return string(u)
 }
 
 // Show returns a figure as reports show it.
@@ -75,211 +87,194 @@ func (u Unit) Show(x float64) string {
 
 // Figure is a figure of an arm.
 type Figure struct {
-	Key  string // in summary.json, below that of the section; points separate levels
-	Unit Unit
-	Doc  string // what it is, without a stop
-	Of   Of
-	// Column is its column in the table arms of exports, below that of the section; "" for none.
-	Column string
-	// Table is the title of the table of reports that shows it, in a column with the heading Head. A narrow terminal
-	// shows Short instead, or drops the column in the order Drop (results/table). Columns are in the order of Place,
-	// then of the list.
-	Table, Head, Short string
-	Drop, Place        int
-	// Define is what reports state below their tables, of which {} stands for Doc: "" for "Head: Doc.", and None for
-	// nothing, where the table's own text has it. It begins a paragraph of its own after a line feed.
-	Define string
-	// Cell returns the cell of the table instead of Unit; base has the figures of the baseline, nil for the
-	// baseline itself.
-	Cell func(v, base Values) string
-	// List makes the figure a list of objects instead.
-	List *List
+	Key    string // in summary.json; one with - is only a column of a table
+	Unit   Unit
+	Doc    string // what it is, without a stop
+	Column string // in the table arms of exports; "" for none
+	Number bool   // whether it is one number
+	List   *List  // of whose objects it is a figure; nil for one of the arm
+
+	Head, Short string // headings in its table
+	Drop        int
+	Left        bool // aligned as text
+
+	Section string // its first key
+
+	table string
+	place int
+	only  bool // on packets
+	omit  bool // the zero value is unknown
+	index []int
 }
 
-// None is the definition of a figure that has none of its own.
-const None = "-"
+// List is a list of objects of an arm.
+type List struct{ index []int }
 
-// Of computes a figure from the repeats of an arm that count in its section. It is false if the figure is not known.
-type Of func(arm []*Data) (float64, bool)
-
-// List is a list of objects.
-type List struct {
-	// Rows returns the objects of an arm, each with what identifies it.
-	Rows func(arm []*Data) []Row
-	// Figures are those of an object; Of is unused.
-	Figures []Figure
-	// Whole is the key of the same figures over all objects; "" for none.
-	Whole string
-	// Name returns the name of an object in tables, below the heading Head.
-	Name func(Values) string
-	Head string
-}
-
-// Row is an object of a list.
-type Row = Values
-
-// Data is what figures of an arm are computed from: a repeat and what several figures use of it.
-type Data struct {
-	*Repeat
-	Packets bool           // captured, not computed by the fluid model
-	Tasks   *metrics.Tasks // of TasksOf; nil without tasks
-}
-
-// Table is a table of reports with figures as columns, and a row for each arm or, of a list, for each object.
-type Table struct {
-	Title string
-	// Define introduces the definitions of its figures.
-	Define func(packets bool) string
-	// If is the key without which the table is left out; "" for those of the section.
-	If string
-}
-
-// Section is an object of summary.json with figures.
-type Section struct {
-	Key     string
-	Doc     string
-	Tables  []Table
-	Figures []Figure
-	// has reports whether a repeat counts.
-	has func(*Data) bool
-}
-
-// Sections returns all figures of arms, in the order of summary.json.
-func Sections() []*Section { return []*Section{&tasks} }
-
-// Compute returns the figures of an arm; nil if no repeat counts.
-func (s *Section) Compute(repeats []Repeat, packets bool) (out Values) {
-	var arm []*Data
-	for i := range repeats {
-		r := &repeats[i]
-		d := &Data{Repeat: r, Packets: packets, Tasks: metrics.TasksOf(&r.Records, r.Slots)}
-		if s.has(d) {
-			arm = append(arm, d)
-		}
-	}
-	if len(arm) == 0 {
+// Of returns the objects of an arm.
+func (l *List) Of(a *Arm) (out []reflect.Value) {
+	list, err := reflect.ValueOf(a).Elem().FieldByIndexErr(l.index)
+	if err != nil {
 		return nil
 	}
-	for i := range s.Figures {
-		f := &s.Figures[i]
-		if f.List != nil {
-			for k, row := range f.List.Rows(arm) {
-				for _, v := range row {
-					v.Key = strings.TrimSuffix(f.Key+"."+strconv.Itoa(k)+"."+v.Key, ".")
-					v.X = metrics.Round6(v.X)
-					out = append(out, v)
-				}
-			}
-		} else if x, ok := f.Of(arm); ok {
-			out = append(out, Value{Key: f.Key, X: metrics.Round6(x)})
-		}
+	for i := range list.Len() {
+		out = append(out, list.Index(i))
 	}
 	return out
 }
 
-// Columns returns the figures that a table shows, in order.
-func (s *Section) Columns(t Table) (out []*Figure) {
-	for i := range s.Figures {
-		if s.Figures[i].Table == t.Title {
-			out = append(out, &s.Figures[i])
-		}
+// at returns the field of an arm or an object; false if it is not known.
+func (f *Figure) at(of reflect.Value) (v reflect.Value, ok bool) {
+	v, err := of.FieldByIndexErr(f.index)
+	if err != nil {
+		return v, false
 	}
-	slices.SortStableFunc(out, func(a, b *Figure) int { return a.Place - b.Place })
-	return out
+	a, is := v.Interface().(metrics.Average)
+	return reflect.Indirect(v), !f.omit || !v.IsZero() && !(is && a.IsZero())
 }
 
-// Definitions returns the definitions of a table and its figures as paragraphs.
-func (s *Section) Definitions(t Table, packets bool) []string {
-	text := t.Title + ": " + t.Define(packets)
-	add := func(f *Figure) {
-		switch f.Define {
-		case None:
-		case "":
-			text += " " + f.Head + ": " + f.Doc + "."
+// In returns the value of an arm, or of an object of its List; false if it is not known.
+func (f *Figure) In(of reflect.Value) (x float64, ok bool) {
+	v, ok := f.at(of)
+	switch {
+	case !ok || !f.Number:
+		return 0, false
+	case v.CanInt():
+		return float64(v.Int()), true
+	case v.CanFloat():
+		return v.Float(), true
+	}
+	x, _ = v.Interface().(metrics.Average).Value()
+	return metrics.Round6(x), true
+}
+
+// Cell returns the value as tables show it; "" if it is not known.
+func (f *Figure) Cell(of reflect.Value) string {
+	if v, ok := f.at(of); ok && v.Kind() == reflect.String {
+		return v.String()
+	}
+	if x, ok := f.In(of); ok {
+		return f.Unit.Show(x)
+	}
+	return ""
+}
+
+// suffixes are the ends of keys that state a unit.
+var suffixes = map[string]Unit{"us": Micros, "bytes": Bytes, "bps": BitRate}
+
+// fields returns the figures of a struct below a field.
+func fields(t reflect.Type, above Figure) (out []*Figure) {
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
+		f := Figure{
+			Key:     name,
+			Unit:    Unit(field.Tag.Get("unit")),
+			Column:  field.Tag.Get("column"),
+			List:    above.List,
+			table:   cmp.Or(field.Tag.Get("table"), above.table),
+			Head:    field.Tag.Get("head"),
+			Short:   field.Tag.Get("short"),
+			omit:    option != "" || name == "-",
+			Left:    field.Tag.Get("left") != "",
+			only:    field.Tag.Get("only") == "packets",
+			Section: cmp.Or(above.Section, name),
+			index:   append(slices.Clone(above.index), i),
+		}
+		f.Drop, _ = strconv.Atoi(field.Tag.Get("drop"))
+		f.place, _ = strconv.Atoi(field.Tag.Get("place"))
+		if f.Unit == "" {
+			f.Unit = suffixes[name[strings.LastIndexByte(name, '_')+1:]]
+		}
+		switch {
+		case !field.IsExported():
+			continue
+		case field.Anonymous:
+			f.Key = above.Key
+		case above.Key != "":
+			f.Key = above.Key + "." + name
+		}
+		f.Doc = docs[f.Key]
+		kind := field.Type
+		if kind.Kind() == reflect.Pointer {
+			kind, f.omit = kind.Elem(), true
+		}
+		switch {
+		case kind == reflect.TypeFor[metrics.Average](), kind.Kind() == reflect.Int, kind.Kind() == reflect.Float64:
+			f.Number = true
+			out = append(out, &f)
+		case kind.Kind() == reflect.Struct:
+			out = append(out, fields(kind, f)...)
+		case kind.Kind() == reflect.Slice && kind.Elem().Kind() == reflect.Struct && kind.Elem() != reflect.TypeFor[metrics.Average]():
+			out = append(out, &f)
+			below := Figure{Key: f.Key + "[]", Section: f.Section, table: f.table, List: &List{f.index}}
+			out = append(out, fields(kind.Elem(), below)...)
 		default:
-			more := strings.ReplaceAll(f.Define, "{}", f.Doc)
-			if !strings.HasPrefix(more, "\n") {
-				more = " " + more
-			}
-			text += more
+			out = append(out, &f)
 		}
 	}
-	for _, f := range s.Columns(t) {
-		if f.List == nil || f.Define != "" {
-			add(f)
-		}
-	}
-	return strings.Split(text, "\n")
+	return out
 }
 
-// Find returns the figure with a key of a section and its own, such as tasks.shuffle.reduces_delayed; nil if there is
-// none.
+// allFigures are those of Arm.
+var allFigures = fields(reflect.TypeFor[Arm](), Figure{})
+
+// Figures returns all figures of arms that summary.json has, in its order.
+func Figures() []*Figure {
+	return slices.DeleteFunc(slices.Clone(allFigures), func(f *Figure) bool { return strings.Contains(f.Key, ".-") })
+}
+
+// Find returns the number with a key, such as tasks.shuffle.reduces_delayed; nil if there is none.
 func Find(key string) *Figure {
-	section, own, _ := strings.Cut(key, ".")
-	for _, s := range Sections() {
-		for i := range s.Figures {
-			if f := &s.Figures[i]; s.Key == section && f.Key == own && f.List == nil {
-				return f
-			}
-		}
+	i := slices.IndexFunc(allFigures, func(f *Figure) bool { return f.Key == key && f.Number && f.List == nil })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return allFigures[i]
 }
 
-// Total returns the sum over the repeats.
-func Total(of func(*Data) float64) Of {
-	return func(arm []*Data) (sum float64, ok bool) {
-		for _, d := range arm {
-			sum += of(d)
-		}
-		return sum, true
+// Get returns a number by its key; false if it is not known.
+func (a *Arm) Get(key string) (x float64, ok bool) {
+	if f := Find(key); f != nil {
+		return f.In(reflect.ValueOf(a).Elem())
 	}
+	return 0, false
 }
 
-// Mean returns the average of the repeats.
-func Mean(of func(*Data) float64) Of {
-	return Ratio(func(d *Data) metrics.Average { return metrics.Average{Sum: of(d), N: 1} })
+// Arm has the figures of an arm, which are part of its object in summary.json.
+type Arm struct {
+	Tasks       *Tasks     `json:"tasks,omitempty" table:"Tasks"`               // for runs with jobs of tasks
+	Placement   *Placement `json:"placement,omitempty" table:"Block placement"` // for runs with blocks
+	Coordinator *Decisions `json:"coordinator,omitempty" table:"Coordinator"`   // if there is a record
+	Estimates   []Estimate `json:"estimates,omitempty" table:"Estimates of the task scheduler"`
+	// The following exist only for packets whose captures state the fabric:
+	Setup          *Setup   `json:"setup,omitempty"`
+	Time           *Time    `json:"time,omitempty"`
+	Traffic        *Traffic `json:"traffic,omitempty" table:"Traffic"`
+	Links          *Links   `json:"links,omitempty" table:"Traffic"`
+	Losses         *Losses  `json:"losses,omitempty"`
+	MedianSlowdown *float64 `json:"median_slowdown,omitempty" unit:"times"` // of CCT over breakdown.Coflow.Lone
 }
 
-// Ratio returns the sum of parts over the repeats, divided by that of their wholes; false if the wholes are 0.
-func Ratio(of func(*Data) metrics.Average) Of {
-	return func(arm []*Data) (float64, bool) {
-		var all metrics.Average
-		for _, d := range arm {
-			all.Add(of(d))
-		}
-		return all.Value()
-	}
-}
-
-// Quantile returns a quantile of the values of all repeats; false if there are none.
-func Quantile(p float64, of func(*Data) []float64) Of {
-	return overAll(of, func(all []float64) float64 { return metrics.Quantile(p, all) })
-}
-
-// overAll returns a statistic of the sorted values of all repeats.
-func overAll(of func(*Data) []float64, statistic func([]float64) float64) Of {
-	return func(arm []*Data) (float64, bool) {
-		var all []float64
-		for _, d := range arm {
-			all = append(all, of(d)...)
-		}
-		if len(all) == 0 {
-			return 0, false
-		}
-		slices.Sort(all)
-		return statistic(all), true
+// Compute fills in the figures of repeats with these numbers, on packets or not, with loads of links in intervals.
+func (a *Arm) Compute(repeats []Repeat, numbers metrics.Numbers, packets bool, interval time.Duration) {
+	a.Tasks, a.Placement, a.Coordinator = tasksOf(repeats, packets), placementOf(repeats), decisionsOf(repeats, packets)
+	a.Estimates = estimatesOf(repeats)
+	if packets {
+		a.Setup, a.Losses = setupOf(repeats), lossesOf(repeats)
+		a.timing(repeats, numbers, interval)
 	}
 }
 
-// when makes a figure unknown for arms without what it is about.
-func when(has func(*Data) bool, of Of) Of {
-	return func(arm []*Data) (float64, bool) {
-		if !slices.ContainsFunc(arm, has) {
-			return 0, false
-		}
-		return of(arm)
-	}
+// Against fills in what compares the arm with the baseline.
+func (a *Arm) Against(base *Arm) { a.Placement.against(base.Placement) }
+
+// one returns the average of one value.
+func one(x float64) Average { return Average{Sum: x, N: 1} }
+
+// value returns an average; 0 if it is not known.
+func value(a Average) float64 {
+	x, _ := a.Value()
+	return x
 }
 
 // micros returns a time in microseconds.

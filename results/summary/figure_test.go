@@ -2,64 +2,91 @@ package summary
 
 import (
 	"encoding/json"
-	"slices"
+	"maps"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"testbed/results/metrics"
 )
 
-// Every figure has a key of its own, a definition and a value, and one that a table shows is in a table of its section.
-func TestSections(t *testing.T) {
-	for _, s := range Sections() {
-		seen := map[string]bool{}
-		for _, f := range s.Figures {
-			if seen[f.Key] || f.Key == "" || f.Doc == "" || strings.HasSuffix(f.Doc, ".") || (f.Of == nil) != (f.List != nil) {
-				t.Errorf("%s.%s: %+v", s.Key, f.Key, f)
+// Every figure has a key of its own and a definition, one that a table shows is in a table of the definitions, and no
+// definition is of something else.
+func TestFigures(t *testing.T) {
+	titles, left, seen := map[string]bool{}, maps.Clone(docs), map[string]bool{}
+	for _, t := range tables {
+		titles[t.Title] = true
+		for _, p := range append(t.Define, t.Notes...) {
+			if strings.ContainsAny(p, "{}") {
+				titles[p] = false // a key of no figure
+			}
+		}
+	}
+	for what, known := range titles {
+		if !known {
+			t.Errorf("unknown key in %q", what)
+		}
+	}
+	for _, f := range allFigures {
+		if !strings.Contains(f.Key, ".-") {
+			if seen[f.Key] || f.Doc == "" || strings.HasSuffix(f.Doc, ".") {
+				t.Errorf("%s: %+v", f.Key, f)
 			}
 			seen[f.Key] = true
-			shown := slices.ContainsFunc(s.Tables, func(t Table) bool { return t.Title == f.Table })
-			if f.Table != "" && (!shown || f.Head == "" && f.List == nil) {
-				t.Errorf("%s.%s: table %q, heading %q", s.Key, f.Key, f.Table, f.Head)
-			}
-			if f.Column != "" && seen["column "+f.Column] {
-				t.Errorf("%s.%s: second column %s", s.Key, f.Key, f.Column)
-			}
-			seen["column "+f.Column] = true
+			delete(left, f.Key)
 		}
+		if f.Head != "" && f.table != "-" && !titles[f.table] {
+			t.Errorf("%s: heading %q in no table %q", f.Key, f.Head, f.table)
+		}
+		if column := "column " + f.Section + "_" + f.Column; f.Column != "" && f.List == nil {
+			if seen[column] {
+				t.Errorf("%s: second %s", f.Key, column)
+			}
+			seen[column] = true
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("definitions of no figure: %v", left)
 	}
 	if Find("tasks.shuffle.reduces_delayed") == nil || Find("tasks.reduces_delayed") != nil || Find("") != nil {
 		t.Error("figures are not found by their keys")
 	}
 }
 
-func TestValues(t *testing.T) {
-	v := Values{
-		{Key: "jobs", X: 3}, {Key: "bytes.read", X: 1.5}, {Key: "why", Texts: []string{"a", "b"}}, {Key: "list.0.n", X: 1},
-		{Key: "bytes.sent", X: 2}, {Key: "list.1.n", X: 4}, {Key: "racks.0", X: 0.25}, {Key: "racks.1"},
+// What is not known is absent from summary.json and from tables, and 0 is neither.
+func TestUnknown(t *testing.T) {
+	a := Arm{Tasks: &Tasks{Jobs: 3, Makespan: metrics.Average{Sum: 3, N: 2}}}
+	a.Tasks.Shuffle.MapRacks.N = 1
+	text, err := json.Marshal(a)
+	if err != nil || !strings.Contains(string(text), `"makespan_us":1.5`) || !strings.Contains(string(text), `"shuffle":{"map_racks":0}`) {
+		t.Errorf("%s, %v", text, err)
 	}
-	const want = `{"jobs":3,"bytes":{"read":1.5,"sent":2},"why":["a","b"],"list":[{"n":1},{"n":4}],"racks":[0.25,0]}`
-	text, err := json.Marshal(v)
-	if err != nil || string(text) != want {
-		t.Fatalf("%s, %v, want %s", text, err, want)
-	}
-	var back Values
+	var back Arm
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
-	again, err := json.Marshal(back)
-	if err != nil || string(again) != want {
-		t.Errorf("read back: %s, %v", again, err)
-	}
-	if d := cmp.Diff([]Values{{{Key: "n", X: 1}}, {{Key: "n", X: 4}}}, back.Rows("list")); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff([]string{"a", "b"}, back.Texts("why")); d != "" || !back.Has("bytes") || back.Has("byte") {
-		t.Error(d)
-	}
-	for _, bad := range []string{`{"a": true}`, `{"a": "text"}`, `{"a": [1, "text"]}`, `[`, `{"a": ["x", {"b": 1}, "y"]}`, strings.Repeat(`{"a":`, 20) + "1" + strings.Repeat("}", 20)} {
-		if err := json.Unmarshal([]byte(bad), &Values{}); err == nil {
-			t.Errorf("%s: no error", bad)
+	for _, of := range []*Arm{&a, &back} {
+		got := map[string]float64{}
+		for _, key := range []string{"tasks.jobs", "tasks.makespan_us", "tasks.shuffle.map_racks", "tasks.shuffle.reduces_delayed", "tasks.backups.won"} {
+			if x, ok := of.Get(key); ok {
+				got[key] = x
+			}
 		}
+		want := map[string]float64{"tasks.jobs": 3, "tasks.makespan_us": 1.5, "tasks.shuffle.map_racks": 0}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+	}
+	shown := map[string]bool{}
+	for _, table := range Tables("tasks", true) {
+		shown[table.Title] = table.Rows(&a) != nil
+	}
+	if !shown["Tasks"] || !shown["Shuffle of jobs"] || shown["Locality of maps"] || shown["Fetches of cloned tasks"] {
+		t.Errorf("tables %v", shown)
+	}
+	if f := Find("tasks.makespan_us"); f.Cell(reflect.ValueOf(&a).Elem()) != "1.50 µs" {
+		t.Errorf("cell %q", f.Cell(reflect.ValueOf(&a).Elem()))
 	}
 }

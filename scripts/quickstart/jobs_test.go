@@ -38,8 +38,8 @@ func TestJobs(t *testing.T) {
 				t.Fatalf("seed %d: %s completes %+v, want 36 jobs", seed, a.Name, a.JobTime)
 			}
 			mean[a.Name] = a.JobTime.MeanUS
-			slowdown, _ := a.Tasks.Get("mean_job_slowdown")
-			node, _ := a.Tasks.Get("locality.node")
+			slowdown, _ := a.Get("tasks.mean_job_slowdown")
+			node, _ := a.Get("tasks.locality.node")
 			if row := fmt.Sprintf("| %s | %.1f s | %.2f× | %.0f %% |\n", a.Name, a.JobTime.MeanUS/1e6, slowdown, 100*node); seed == 1 && !strings.Contains(string(readme), row) {
 				t.Errorf("README.md has no row %q", row)
 			}
