@@ -8,7 +8,9 @@ import (
 
 	"testbed/results/breakdown"
 	"testbed/results/figures"
+	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/topo"
 )
 
 // Setup is the distribution of flow setup (flows.FlowRecord.Setup), which FCT includes.
@@ -53,7 +55,12 @@ type Links struct {
 	Mean     Average `json:"mean" unit:"share" head:"mean utilisation" place:"5"`
 	Peak     float64 `json:"peak" unit:"share" head:"peak" place:"5"`
 	MedianCv float64 `json:"median_cv" unit:"index" head:"median Cv" place:"5"`
+	Busy     Average `json:"busy" unit:"share" head:"time above 90 %" place:"5"`
+	Queue    Average `json:"busiest_uplink_queue_bytes,omitzero" head:"queue of busiest uplink" place:"5"`
 }
+
+// busyLoad is the utilisation above which a link is busy.
+const busyLoad = 0.9
 
 // Losses are the dropped and retransmitted packets in all repeats.
 type Losses struct {
@@ -61,6 +68,7 @@ type Losses struct {
 	Dropped int         `json:"dropped_packets"`
 	Links   []LinkDrops `json:"links"`
 	Resent  int         `json:"resent_packets"`
+	ByRack  []float64   `json:"resent_bytes_by_rack,omitempty" unit:"bytes"`
 }
 
 // LinkDrops is the number of packets that the queue ahead of one directed link dropped.
@@ -164,7 +172,7 @@ func linksOf(repeats []Repeat, interval time.Duration) *Links {
 		if r.Fabric == nil || len(r.Links) != len(r.Fabric.Links()) {
 			continue
 		}
-		links, _ := figures.InIntervals(r.Links, interval)
+		links, over := figures.InIntervals(r.Links, interval)
 		uses := figures.LinkUses(r.Links, interval)
 		which := metrics.BottleneckLinks(r.Fabric)
 		out.Links = len(which)
@@ -172,7 +180,15 @@ func linksOf(repeats []Repeat, interval time.Duration) *Links {
 			out.Interval = micros(links[l].Interval)
 			out.Mean.Add(one(uses[l].Mean))
 			out.Peak = max(out.Peak, uses[l].Peak)
+			var busy time.Duration
+			for _, use := range metrics.Utilisation(links[l]) {
+				if use > busyLoad {
+					busy += links[l].Interval
+				}
+			}
+			out.Busy.Add(Average{Sum: float64(min(busy, over)), N: float64(over)})
 		}
+		out.Queue.Add(busiestQueue(r.Fabric, links, uses))
 		cvs = append(cvs, metrics.LinkCvs(links, which)...)
 	}
 	if out.Mean.IsZero() {
@@ -182,6 +198,24 @@ func linksOf(repeats []Repeat, interval time.Duration) *Links {
 	return out
 }
 
+// busiestQueue returns the median over intervals of the largest queue ahead of the link to a spine that carried most;
+// unknown if there are no such links.
+func busiestQueue(f *topo.Fabric, links []flows.LinkSeries, uses []metrics.LinkUse) (median Average) {
+	most := -1.
+	for i, l := range links {
+		if f.Link(l.Link).Kind != topo.LeafUp || uses[i].Mean <= most {
+			continue
+		}
+		most = uses[i].Mean
+		queue := make([]float64, len(l.Bytes))
+		for k := range min(len(queue), len(l.Queue)) {
+			queue[k] = float64(l.Queue[k])
+		}
+		median = one(metrics.Median(queue))
+	}
+	return median
+}
+
 // lossesOf returns the losses of an arm; nil if the load of links is unknown.
 func lossesOf(repeats []Repeat) *Losses {
 	out := &Losses{Source: DropsKernel, Links: []LinkDrops{}}
@@ -189,6 +223,14 @@ func lossesOf(repeats []Repeat) *Losses {
 	known := false
 	for _, r := range repeats {
 		out.Resent += r.Resent
+		if r.Fabric != nil && out.ByRack == nil {
+			out.ByRack = make([]float64, r.Fabric.Racks())
+		}
+		for _, f := range r.Records.Flows {
+			if rack, _, ok := topo.ParseHostName(f.Src); ok && int(rack) < len(out.ByRack) {
+				out.ByRack[rack] += float64(f.ResentBytes)
+			}
+		}
 		for _, l := range r.Links {
 			known = true
 			if !l.Counted {
