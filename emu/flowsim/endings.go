@@ -38,7 +38,7 @@ func (s *sim) harvest(c *coflow, from simtime.Moment, ns, slack float64) bool {
 		s.endCoflow(c)
 		return true
 	}
-	s.measure(c)
+	c.shares, s.stale = -1, true
 	return false
 }
 

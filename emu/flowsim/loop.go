@@ -49,6 +49,7 @@ type sim struct {
 	shared bool // rates are those of classes, not of demands
 	joint  bool // rates of MADD are kept for all flows of a coflow together
 
+	stale bool           // a flow has ended at this event; shares of its coflow are -1
 	moved simtime.Moment // last time at which a flow moved or a coflow arrived
 
 	counter *counter // nil if not counted
@@ -75,7 +76,7 @@ type coflow struct {
 	ended   simtime.Moment // the last end of a flow
 
 	joined bool // its flows are in classes
-	shares int  // demand.Shares when rate was computed
+	shares int  // demand.Shares when rate was computed; -1 if a flow has ended since
 
 	// Rates by place: known are those of the last message to agents, moving those of now.
 	// messages are the places where one of the two is not 0.
@@ -152,7 +153,10 @@ func (s *sim) run(ctx context.Context) error {
 			if err := s.decide(); err != nil {
 				return err
 			}
+		} else if s.stale {
+			s.remeasure()
 		}
+		s.stale = false
 	}
 	if s.counter != nil {
 		s.result.Coordinator = s.counter.Messages(s.now.Round())
@@ -348,6 +352,16 @@ func (s *sim) measure(c *coflow) {
 		c.soonest = min(c.soonest, c.demand.Lasts()*1e9)
 	}
 	s.began(c)
+}
+
+// remeasure measures the coflows of which flows have ended without a decision.
+func (s *sim) remeasure() {
+	for _, c := range s.active {
+		if c.shares < 0 {
+			s.measure(c)
+			c.shares = c.demand.Shares()
+		}
+	}
 }
 
 // began records the start of a coflow, if it has one now.

@@ -14,6 +14,7 @@ type joint struct {
 
 	least   []float64 // by slot: below this value, bits are summed again
 	updates int       // updates of bits since they were summed
+	full    int       // slot of the link because of which it was skipped last, probably full again
 }
 
 // shrunk is the factor by which a link's sum of bits may decrease by subtraction before it
@@ -90,6 +91,9 @@ func (d *Demand) Follows() float64 {
 // maddJoint is allOrNone with rule MADD for a Joint demand.
 func (s *Allocator) maddJoint(d *Demand, within float64) outcome {
 	avail, floor, count := s.avail, s.floor, d.count[:len(d.links)]
+	if count[d.full] > 0 && !s.open(d.links[d.full]) {
+		return skipped
+	}
 	var takes float64 // seconds
 	for stale := true; stale; {
 		stale, takes = d.updates > len(d.Left)+64, 0
@@ -98,6 +102,7 @@ func (s *Allocator) maddJoint(d *Demand, within float64) outcome {
 				continue
 			}
 			if avail[l] <= floor[l] {
+				d.full = slot
 				return skipped
 			}
 			bits := d.bits[slot]
