@@ -81,6 +81,9 @@ type Hints struct {
 	// free to send, as without a coordinator. A caller need not call it for flows that join a
 	// coflow while it runs.
 	Unlimited bool
+	// AsksPending declares that a TaskScheduler calls TaskView.Pending and does not read StageState.Pending, which is
+	// then undefined. Few of thousands of jobs get a slot in a heartbeat.
+	AsksPending bool
 }
 
 // With returns the needs of two policies together. Progress is ignored only if both ignore it.
@@ -95,6 +98,7 @@ func (n Needs) With(m Needs) Needs {
 			Flows: n.Flows || m.Flows, NewFlows: n.NewFlows || m.NewFlows, PilotFlows: n.PilotFlows || m.PilotFlows,
 			MostSent: n.MostSent || m.MostSent, IgnoresProgress: n.IgnoresProgress && m.IgnoresProgress,
 			IgnoresLinks: n.IgnoresLinks && m.IgnoresLinks, Unlimited: n.Unlimited && m.Unlimited,
+			AsksPending: n.AsksPending && m.AsksPending,
 		},
 	}
 }

@@ -162,6 +162,8 @@ type TaskView struct {
 	// of thousands of jobs. Users is above all their numbers of users.
 	Counts []TaskCount
 	Users  int
+	// Near, if not nil, returns what Pending does, for a scheduler with Needs.AsksPending.
+	Near func(job, stage int) [Localities]int
 	// Profiles is what the ended maps have consumed whose input has a place, by TaskJob.Profile
 	// and for all jobs so far, also those that have ended. Jobs without a profile are left out.
 	Profiles map[string]Consumption
@@ -235,6 +237,14 @@ type TaskJob struct {
 type TaskCount struct {
 	User             int
 	Pending, Running [jobs.TaskKinds]int
+}
+
+// Pending returns StageState.Pending of a stage of a job.
+func (v *TaskView) Pending(job, stage int) [Localities]int {
+	if v.Near != nil {
+		return v.Near(job, stage)
+	}
+	return v.Jobs[job].Stages[stage].Pending
 }
 
 // Count computes the Counts and Users of Jobs.

@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"testbed/emu/engine"
@@ -159,8 +160,8 @@ func (o *observed) record(f *flows.FlowRecord) {
 		o.done.Flows = append(o.done.Flows, *f)
 		return
 	}
-	from, _, _ := topo.ParseHostName(f.Src)
-	to, _, _ := topo.ParseHostName(f.Dst)
+	from, _, _ := strings.Cut(f.Src, "-") // its rack
+	to, _, _ := strings.Cut(f.Dst, "-")
 	key := transferSum{t.Job, t.Stage, t.Outputs == 0, from != to}
 	sum := o.summed[key]
 	if sum == nil {

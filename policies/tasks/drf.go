@@ -31,7 +31,7 @@ func (DRF) start(d *decision) queue {
 	for i := range d.v.Jobs {
 		for j := range d.v.Jobs[i].Stages {
 			st := &d.v.Jobs[i].Stages[j]
-			q.add(q.of[i], st.Running, st.Need)
+			q.add(q.of(i), st.Running, st.Need)
 		}
 	}
 	limited := jobs.Resources{CPU: 1, Memory: 1}
@@ -100,6 +100,6 @@ func (q *drf) jobs([]jobs.TaskKind) iter.Seq[int] {
 	}
 }
 
-func (q *drf) launched(job int, st *policies.StageState) { q.add(q.of[job], 1, st.Need) }
+func (q *drf) launched(job int, st *policies.StageState) { q.add(q.of(job), 1, st.Need) }
 func (*drf) starving(int) bool                           { return false }
 func (*drf) finish() []int64                             { return nil }

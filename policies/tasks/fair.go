@@ -184,8 +184,8 @@ func (q *fair) inOrder(p int, k jobs.TaskKind) []int {
 	// list is by submission, and few jobs run many tasks: a counting sort, which is stable.
 	least, most, n := math.MaxInt, 0, 0
 	for _, i := range list {
-		if q.d.pending[k][i] > 0 {
-			least, most = min(least, q.d.running[k][i]), max(most, q.d.running[k][i])
+		if q.d.pending(k, i) > 0 {
+			least, most = min(least, q.d.running(k, i)), max(most, q.d.running(k, i))
 			n++
 		}
 	}
@@ -194,18 +194,18 @@ func (q *fair) inOrder(p int, k jobs.TaskKind) []int {
 	if most-least >= len(q.counts) {
 		out = out[:0]
 		for _, i := range list {
-			if q.d.pending[k][i] > 0 {
+			if q.d.pending(k, i) > 0 {
 				out = append(out, i)
 			}
 		}
-		slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(q.d.running[k][a], q.d.running[k][b]) })
+		slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(q.d.running(k, a), q.d.running(k, b)) })
 		return out
 	}
 	counts := q.counts[:max(most-least, 0)+1]
 	clear(counts)
 	for _, i := range list {
-		if q.d.pending[k][i] > 0 {
-			counts[q.d.running[k][i]-least]++
+		if q.d.pending(k, i) > 0 {
+			counts[q.d.running(k, i)-least]++
 		}
 	}
 	at := 0
@@ -214,8 +214,8 @@ func (q *fair) inOrder(p int, k jobs.TaskKind) []int {
 		at += n
 	}
 	for _, i := range list {
-		if q.d.pending[k][i] > 0 {
-			c := &counts[q.d.running[k][i]-least]
+		if q.d.pending(k, i) > 0 {
+			c := &counts[q.d.running(k, i)-least]
 			out[*c] = i
 			*c++
 		}
@@ -224,7 +224,7 @@ func (q *fair) inOrder(p int, k jobs.TaskKind) []int {
 }
 
 func (q *fair) launched(job int, st *policies.StageState) {
-	p := q.of[job]
+	p := q.of(job)
 	q.pools[p].running[st.Kind]++
 	q.sorted[p] = 0
 }

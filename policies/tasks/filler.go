@@ -35,8 +35,8 @@ func (p PerHeartbeat) limits(d *decision) (total int, left [jobs.TaskKinds]int) 
 		}
 		if p.LoadFactor && left[k] > 0 {
 			tasks := 0
-			for i := range d.v.Jobs {
-				tasks += d.pending[k][i] + d.running[k][i]
+			for i := range d.v.Counts {
+				tasks += d.pending(jobs.TaskKind(k), i) + d.running(jobs.TaskKind(k), i)
 			}
 			if slots := d.slots()[k]; slots > 0 && tasks < slots {
 				left[k] = min(left[k], ceilDiv(tasks*d.host.Total[k], slots)-d.host.Used[k])
@@ -67,6 +67,9 @@ type filler struct {
 // run fills slots of the given kinds until no job has a task that may be launched. A job that
 // could launch none cannot later in the same heartbeat: everything that stops it only grows.
 func (f *filler) run(kinds []jobs.TaskKind) {
+	if !f.open(kinds) {
+		return
+	}
 	refused := f.a.Ints(len(f.v.Jobs))
 	for f.open(kinds) {
 		launched := false
@@ -100,7 +103,7 @@ func (f *filler) open(kinds []jobs.TaskKind) bool {
 // choose returns the task of a job to launch: the closest map, else a reduce.
 func (f *filler) choose(job int, kinds []jobs.TaskKind) (stage int, l policies.Locality, ok bool) {
 	for _, k := range kinds {
-		if f.left[k] <= 0 || f.pending[k][job] <= 0 {
+		if f.left[k] <= 0 || f.pending(k, job) <= 0 {
 			continue
 		}
 		allowed := policies.OffRack
@@ -128,8 +131,8 @@ func (f *filler) closest(job int, k jobs.TaskKind, allowed policies.Locality) (s
 		if st.Kind != k {
 			continue
 		}
-		l := policies.NodeLocal
-		for l < policies.Localities && (st.Pending[l] <= 0 || f.remaining(job, j, l) <= 0) {
+		left, l := f.remaining(job, j), policies.NodeLocal
+		for l < policies.Localities && left[l] <= 0 {
 			l++
 		}
 		switch {
@@ -157,8 +160,6 @@ func (f *filler) place(job, stage int, l policies.Locality) {
 	k := st.Kind
 	f.a.Launch = append(f.a.Launch, policies.Launch{Job: job, Stage: stage, Locality: l})
 	f.launches[job]++
-	f.pending[k][job]--
-	f.running[k][job]++
 	f.host.Add(k, st.Need)
 	if f.host.Space > 0 {
 		f.host.Space -= st.Output

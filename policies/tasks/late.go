@@ -58,7 +58,12 @@ func (f *filler) speculate(s Speculation) {
 
 // waits reports whether a task of a kind is pending.
 func (f *filler) waits(k jobs.TaskKind) bool {
-	return slices.ContainsFunc(f.pending[k], func(n int) bool { return n > 0 })
+	for i := range f.v.Counts {
+		if f.pending(k, i) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // admits reports whether the number of backups is below the cap, and the host is not slow.

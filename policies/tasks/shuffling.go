@@ -381,7 +381,7 @@ func (f *filler) launchOf(user string, kinds []jobs.TaskKind, x *shuffling, refu
 func (f *filler) option(job int, kinds []jobs.TaskKind, x *shuffling) (option, shuffle.Tasks) {
 	o, t := option{job: job}, shuffle.Tasks{Class: shuffle.ClassOf(x.ratio(&f.v.Jobs[job]))}
 	for _, k := range kinds {
-		if f.left[k] <= 0 || f.pending[k][job] <= 0 {
+		if f.left[k] <= 0 || f.pending(k, job) <= 0 {
 			continue
 		}
 		if k == jobs.Reduce {

@@ -115,7 +115,7 @@ func (s *starved) track(q *fair) {
 }
 
 // starving reports whether the pool of a job starves for maps.
-func (q *fair) starving(job int) bool { return q.starved.on && q.starved.maps[q.of[job]] != 0 }
+func (q *fair) starving(job int) bool { return q.starved.on && q.starved.maps[q.of(job)] != 0 }
 
 // finish kills tasks, and returns what Fair remembers.
 func (q *fair) finish() []int64 {
@@ -186,14 +186,14 @@ func (q *fair) killKind(k jobs.TaskKind, need, most int) (kills int) {
 				need--
 			default:
 				victims = append(victims, victim{x, i})
-				pools[q.of[i]]++
+				pools[q.of(i)]++
 				byJob[i]++
 			}
 		}
 	}
 	for _, x := range q.d.a.Launch {
 		if q.d.v.Jobs[x.Job].Stages[x.Stage].Kind == k {
-			pools[q.of[x.Job]]++
+			pools[q.of(x.Job)]++
 			byJob[x.Job]++
 		}
 	}
@@ -207,7 +207,7 @@ func (q *fair) killKind(k jobs.TaskKind, need, most int) (kills int) {
 	killed := make([]bool, len(victims))
 	for n := 0; n < len(victims) && kills < need; {
 		x := victims[n]
-		p := q.of[x.job]
+		p := q.of(x.job)
 		keep := max(q.starved.share[k][p], q.pools[p].least[k])
 		if killed[n] || float64(pools[p]-1) < keep || float64(byJob[x.job]-1) < inside[x.job] {
 			n++
@@ -241,14 +241,14 @@ func (q *fair) insideShares(k jobs.TaskKind) []float64 {
 		list := q.users.jobs(p)
 		if q.Inside == InOrder {
 			for _, i := range list {
-				out[i] = math.Floor(min(left, float64(q.d.pending[k][i]+q.d.running[k][i])))
+				out[i] = math.Floor(min(left, float64(q.d.pending(k, i)+q.d.running(k, i))))
 				left -= out[i]
 			}
 			continue
 		}
 		claims := make([]Claim, len(list))
 		for n, i := range list {
-			claims[n] = Claim{Demand: float64(q.d.pending[k][i] + q.d.running[k][i]), Weight: 1}
+			claims[n] = Claim{Demand: float64(q.d.pending(k, i) + q.d.running(k, i)), Weight: 1}
 		}
 		for n, x := range Shares(left, claims) {
 			out[list[n]] = math.Floor(x)

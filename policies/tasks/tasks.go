@@ -78,7 +78,8 @@ func (s Scheduler) Needs() policies.Needs {
 	fair, ok := s.Order.(Fair)
 	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.remembersTime() || s.Shuffle.NASS || s.Speculation.By != NoSpeculation || s.Cloning.On || s.Blacklist.Above > 0,
 		TaskProgress: s.Speculation.By != NoSpeculation || s.Cloning.On && (s.Cloning.Learn != GivenEstimates || s.Cloning.Admission == clone.Preemption), History: s.Cloning.On && s.Cloning.Learn != GivenEstimates || s.Blacklist.Above > 0, LinkLoad: s.Shuffle.NASS && !s.Shuffle.TrueLoad, OracleLoad: s.Shuffle.NASS && s.Shuffle.TrueLoad,
-		Shuffle: s.Shuffle.on(), OracleRatio: s.Shuffle.on() && s.Shuffle.Ratios > AtEnd}
+		Shuffle: s.Shuffle.on(), OracleRatio: s.Shuffle.on() && s.Shuffle.Ratios > AtEnd,
+		Hints: policies.Hints{AsksPending: true}}
 }
 
 // The number of leading elements of TaskView.Memory that do not belong to the order.
@@ -146,42 +147,48 @@ func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
 
 // decision is the state of one decision. Slices by job are parallel to TaskView.Jobs.
 type decision struct {
-	v    *policies.TaskView
-	a    *policies.Assignment
-	host policies.SlotState // of v.Host, including what this decision has launched
-	// pending and running are tasks of each job. Launches move a task from one to the other.
-	pending, running [jobs.TaskKinds][]int
-	launches         []int // of this decision, by job
-	delay            delaying
-	remembered       []int64             // by the queue
-	totals           [jobs.TaskKinds]int // see slots
-	counted          bool
+	v          *policies.TaskView
+	a          *policies.Assignment
+	host       policies.SlotState // of v.Host, including what this decision has launched
+	launches   []int              // of this decision, by job
+	delay      delaying
+	remembered []int64             // by the queue
+	totals     [jobs.TaskKinds]int // see slots
+	counted    bool
 }
 
-// scan copies the counts of all jobs. If u is not nil, it also finds their users.
+// scan looks at all jobs. If u is not nil, it also finds their users.
 func (d *decision) scan(u *users) {
-	n := len(d.v.Jobs)
-	for k := range jobs.TaskKinds {
-		d.pending[k], d.running[k] = d.a.Ints(n), d.a.Ints(n)
-	}
-	d.launches = d.a.Ints(n)
+	d.launches = d.a.Ints(len(d.v.Jobs))
 	if u != nil {
 		u.start(d)
-	}
-	for i := range d.v.Counts {
-		c := &d.v.Counts[i]
-		for k := range jobs.TaskKinds {
-			d.pending[k][i], d.running[k][i] = c.Pending[k], c.Running[k]
-		}
-		if u != nil {
-			u.add(d, i, c)
-		}
 	}
 	if d.delay.Waiting != NoWait {
 		for i := range d.v.Jobs {
 			d.delay.add(i, &d.v.Jobs[i].Memory)
 		}
 	}
+}
+
+// pending and running return the tasks of a job and a kind. Launches move a task from one to the other.
+func (d *decision) pending(k jobs.TaskKind, job int) int {
+	return d.v.Counts[job].Pending[k] - d.launched(k, job)
+}
+func (d *decision) running(k jobs.TaskKind, job int) int {
+	return d.v.Counts[job].Running[k] + d.launched(k, job)
+}
+
+// launched returns the number of launches of tasks of a job and a kind.
+func (d *decision) launched(k jobs.TaskKind, job int) (n int) {
+	if d.launches[job] == 0 {
+		return 0
+	}
+	for _, x := range d.a.Launch {
+		if x.Job == job && d.v.Jobs[job].Stages[x.Stage].Kind == k {
+			n++
+		}
+	}
+	return n
 }
 
 // slots returns the number of slots of the cluster by kind, without those of lost hosts.
@@ -199,17 +206,17 @@ func (d *decision) slots() [jobs.TaskKinds]int {
 	return d.totals
 }
 
-// remaining returns the tasks of a stage at a distance that can still be launched.
-func (d *decision) remaining(job, stage int, l policies.Locality) int {
-	n := d.v.Jobs[job].Stages[stage].Pending[l]
-	if n > 0 && d.launches[job] > 0 {
+// remaining returns the tasks of a stage that can still be launched, by distance.
+func (d *decision) remaining(job, stage int) [policies.Localities]int {
+	left := d.v.Pending(job, stage)
+	if d.launches[job] > 0 {
 		for _, x := range d.a.Launch {
-			if x.Job == job && x.Stage == stage && x.Locality == l {
-				n--
+			if x.Job == job && x.Stage == stage {
+				left[x.Locality]--
 			}
 		}
 	}
-	return n
+	return left
 }
 
 // countOn returns the attempts of a job on a host that match.

@@ -7,9 +7,9 @@ import (
 
 // users numbers the users of the unfinished jobs, in order of their first job.
 type users struct {
-	of    []int  // user of each job
-	all   []user // by number
-	table []int  // user + 1, by policies.TaskCount.User
+	counts []policies.TaskCount
+	all    []user // by number
+	table  []int  // user + 1, by policies.TaskCount.User
 	// byUser has the jobs of all users, in an order.
 	byUser []int
 }
@@ -23,25 +23,24 @@ type user struct {
 }
 
 func (u *users) start(d *decision) {
-	n := len(d.v.Jobs)
-	u.of, u.all, u.table = d.a.Ints(n), make([]user, 0, min(n, d.v.Users)), d.a.Ints(d.v.Users)
+	u.counts, u.all, u.table = d.v.Counts, make([]user, 0, min(len(d.v.Jobs), d.v.Users)), d.a.Ints(d.v.Users)
+	for i := range u.counts {
+		c := &u.counts[i]
+		if u.table[c.User] == 0 {
+			u.all = append(u.all, user{name: d.v.Jobs[i].User, first: i})
+			u.table[c.User] = len(u.all)
+		}
+		x := &u.all[u.of(i)]
+		x.jobs++
+		for k := range jobs.TaskKinds {
+			x.running[k] += c.Running[k]
+			x.pending[k] += c.Pending[k]
+		}
+	}
 }
 
-// add adds the next job.
-func (u *users) add(d *decision, job int, c *policies.TaskCount) {
-	if u.table[c.User] == 0 {
-		u.all = append(u.all, user{name: d.v.Jobs[job].User, first: job})
-		u.table[c.User] = len(u.all)
-	}
-	n := u.table[c.User] - 1
-	u.of[job] = n
-	x := &u.all[n]
-	x.jobs++
-	for k := range jobs.TaskKinds {
-		x.running[k] += c.Running[k]
-		x.pending[k] += c.Pending[k]
-	}
-}
+// of returns the user of a job.
+func (u *users) of(job int) int { return u.table[u.counts[job].User] - 1 }
 
 // sort orders the jobs of each user as in order, a permutation of all jobs; nil is by submission.
 func (u *users) sort(d *decision, order []int) {
@@ -50,13 +49,12 @@ func (u *users) sort(d *decision, order []int) {
 		u.all[i].end = at // its start, until its jobs are in
 		at += u.all[i].jobs
 	}
-	u.byUser = d.a.Ints(len(u.of))
-	for i, p := range u.of {
+	u.byUser = d.a.Ints(len(u.counts))
+	for i := range u.counts {
 		if order != nil {
 			i = order[i]
-			p = u.of[i]
 		}
-		x := &u.all[p]
+		x := &u.all[u.of(i)]
 		u.byUser[x.end] = i
 		x.end++
 	}

@@ -56,9 +56,13 @@ func (t *Tracker) assign(h topo.HostID) error {
 	}
 	t.view.Cluster, t.view.Host = t.cluster(), h
 	t.answer.Reset()
-	t.show(h)
-	t.cfg.Scheduler.Assign(&t.view, &t.answer)
-	t.hide(h)
+	if t.needs.AsksPending {
+		t.cfg.Scheduler.Assign(&t.view, &t.answer)
+	} else {
+		t.show(h)
+		t.cfg.Scheduler.Assign(&t.view, &t.answer)
+		t.hide(h)
+	}
 	if err := t.apply(h, &t.answer); err != nil {
 		return fmt.Errorf("scheduler %T: host %d: %w", t.cfg.Scheduler, h, err)
 	}

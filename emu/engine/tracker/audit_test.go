@@ -110,6 +110,7 @@ func audit(t rapid.TB, k *Tracker) {
 			t.Errorf("host %d, which stores %v, shows %+v", h, stored[h], slots)
 		}
 		k.show(id)
+		k.view.Host = id
 		for _, j := range k.order {
 			for _, st := range j.stages {
 				if st.fetches() || st.shown == 0 {
@@ -136,6 +137,9 @@ func audit(t rapid.TB, k *Tracker) {
 				var got [3]int32
 				for l := range got {
 					got[l] = k.nearest(st, id, policies.Locality(l))
+				}
+				if asked := k.pending(j.place, st.index); !k.hosts[h].lost && asked != want {
+					t.Errorf("host %d asks for stage %d.%d and gets %v, want %v", h, j.ID, st.index, asked, want)
 				}
 				if !k.hosts[h].lost && (st.state.Pending != want || got != lowest) {
 					t.Errorf("host %d sees %v of stage %d.%d, want %v; nearest %v, want %v", h, st.state.Pending, j.ID, st.index, want, got, lowest)

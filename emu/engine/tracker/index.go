@@ -206,6 +206,24 @@ func (t *Tracker) show(h topo.HostID) {
 	}
 }
 
+// pending returns what show adds to a stage of a job.
+func (t *Tracker) pending(j, s int) (n [policies.Localities]int) {
+	st := t.order[j].stages[s]
+	n[policies.OffRack] = st.shown
+	if st.shown == 0 {
+		return n
+	}
+	if b := find(st.byRack, t.rackOf(t.view.Host)); b >= 0 {
+		n[policies.RackLocal] = int(st.byRack[b].pending)
+		n[policies.OffRack] -= n[policies.RackLocal]
+	}
+	if b := find(st.byHost, int32(t.view.Host)); b >= 0 {
+		n[policies.NodeLocal] = int(st.byHost[b].pending)
+		n[policies.RackLocal] -= n[policies.NodeLocal]
+	}
+	return n
+}
+
 // hide removes what show has added.
 func (t *Tracker) hide(h topo.HostID) {
 	for _, e := range t.racks[t.rackOf(h)].local {

@@ -150,6 +150,9 @@ func New(cfg Config) (*Tracker, error) {
 		return nil, err
 	}
 	t.fetcher, _ = cfg.Scheduler.(policies.Fetcher)
+	if t.needs.AsksPending {
+		t.view.Near = t.pending
+	}
 	if t.needs.History {
 		t.view.History = &t.history
 		t.estimator, _ = cfg.Scheduler.(policies.Estimator)
