@@ -474,7 +474,7 @@ func (s *sim) event() time.Duration {
 func (s *sim) idle() {
 	for _, c := range s.active {
 		const rounding = 1e-6 // error of an outdated base
-		if c.rate > 0 && c.soonest*(1-rounding)-s.now.Since(c.base) <= 2*float64(s.Step) {
+		if c.rate > 0 && c.shares >= 0 && c.soonest*(1-rounding)-s.now.Since(c.base) <= 2*float64(s.Step) {
 			s.measure(c)
 		}
 	}
