@@ -3,7 +3,8 @@
 // by the policy's role: it keeps no state between calls, reads no clock except Cluster.Now,
 // draws random numbers only from the source it is given, does not write to the View, and
 // breaks every tie by ID. The engine stores what a policy needs to remember and includes it
-// in the next View.
+// in the next View. For tasks, each run has an instance of the policy with a state of its own
+// (TaskInstance): the same sequence of Views has the same answers.
 //
 // A View, its Cluster and all their slices are valid until the method that received them
 // returns: their memory is reused for the next View. A policy must keep none of them.

@@ -9,21 +9,29 @@ import (
 	"testbed/workloads/jobs"
 )
 
-// TaskScheduler is a task scheduling policy: it fills the free slots of a host that has sent a
-// heartbeat. It must launch no more tasks than fit.
+// TaskScheduler describes a task scheduling policy. It has no state: each run has an instance of its own.
 type TaskScheduler interface {
 	Needs() Needs
 	// Slots returns the limits of a host that has n slots, by jobs.TaskKind. A policy that
 	// changes nothing returns Limits{Running: n, Computing: n}.
 	Slots(n [jobs.TaskKinds]int) Limits
-	// Assign fills the empty assignment a for the host v.Host. It must not keep a.
+	// New returns an instance that has seen no View. Instances share no state.
+	New() TaskInstance
+}
+
+// TaskInstance fills the free slots of hosts that have sent a heartbeat. It may keep what it has seen in fields of its own,
+// so that the same sequence of Views has the same answers. It drops what it keeps of a job that has left TaskView.Jobs.
+type TaskInstance interface {
+	// Assign fills the empty assignment a for the host v.Host, with no more tasks than fit. It must not keep v or a. It is
+	// called once for each decision, and all its answers are carried out.
 	Assign(v *TaskView, a *Assignment)
 }
 
-// Fetcher is a TaskScheduler that lets several attempts of a task end, and chooses which of their outputs an attempt
+// Fetcher is a TaskInstance that lets several attempts of a task end, and chooses which of their outputs an attempt
 // of a later stage fetches. Without it, the other attempts of a task are stopped when one commits, and all fetch its output.
+// Its further methods change no state.
 type Fetcher interface {
-	TaskScheduler
+	TaskInstance
 	// Keep returns how long other attempts of a task may continue after the first one has committed, each to make a
 	// copy of its output. It is called at that commit, for tasks with other attempts whose output a later stage fetches:
 	// j is the job, and stage that of the task. 0 stops them at once.
@@ -53,10 +61,10 @@ type OutputCopy struct {
 	Readers int
 }
 
-// Estimator is a TaskScheduler that decides by estimates of how tasks behave.
+// Estimator is a TaskInstance that decides by estimates of how tasks behave.
 type Estimator interface {
-	TaskScheduler
-	// Estimates returns those of a decision with the view v; false if it estimates nothing.
+	TaskInstance
+	// Estimates returns those of a decision with the view v; false if it estimates nothing. It changes no state.
 	Estimates(v *TaskView) (Estimates, bool)
 }
 
@@ -152,7 +160,7 @@ const (
 // Localities is the number of values of Locality.
 const Localities = 3
 
-// TaskView is the View of a TaskScheduler: one heartbeat of one host.
+// TaskView is the View of a TaskInstance: one heartbeat of one host.
 type TaskView struct {
 	*Cluster
 	Host  topo.HostID // that has sent the heartbeat
@@ -169,9 +177,6 @@ type TaskView struct {
 	Profiles map[string]Consumption
 	// EndedProfiles is the same for the jobs that have completed.
 	EndedProfiles map[string]Consumption
-	// Memory is the value that the previous decision stored in Assignment.Memory; empty in
-	// the first.
-	Memory []int64
 	// History is what has been observed so far. Needs History; nil without it.
 	History *History
 }
@@ -227,8 +232,6 @@ type TaskJob struct {
 	Input    units.Bytes // of all blocks that its tasks read
 	Stages   []StageState
 	Running  []AttemptState // by launch, ties by ID
-	// Memory is what Assignment.Jobs most recently stored for the job; zero before.
-	Memory [3]int64
 	// Shuffle is where the data of the job is. Needs Shuffle.
 	Shuffle *ShuffleState
 }
@@ -382,11 +385,6 @@ type Assignment struct {
 	Backup []jobs.TaskID
 	// Kill are attempts on any host. Their tasks become pending again, except those that have other attempts.
 	Kill []jobs.AttemptID
-	// Jobs are new values of TaskJob.Memory.
-	Jobs []JobMemory
-	// Memory is the next TaskView.Memory; nil leaves it unchanged. It may be scratch memory of
-	// this Assignment (Counts), so the caller copies it before the next Reset.
-	Memory []int64
 
 	scratch scratch
 }
@@ -399,15 +397,9 @@ type Launch struct {
 	Locality Locality
 }
 
-// JobMemory is what a policy remembers of a job.
-type JobMemory struct {
-	Job   int // index into TaskView.Jobs
-	Value [3]int64
-}
-
 // Reset empties the assignment and keeps its memory for the next decision.
 func (a *Assignment) Reset() {
-	a.Launch, a.Backup, a.Kill, a.Jobs, a.Memory = a.Launch[:0], a.Backup[:0], a.Kill[:0], a.Jobs[:0], nil
+	a.Launch, a.Backup, a.Kill = a.Launch[:0], a.Backup[:0], a.Kill[:0]
 	a.scratch.reset()
 }
 

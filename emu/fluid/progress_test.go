@@ -27,12 +27,18 @@ type sample struct {
 // watching is a scheduler that notes the progress that it sees.
 type watching struct {
 	policies.TaskScheduler
+	policies.TaskInstance
 	hidden bool
 	seen   map[jobs.AttemptID][]sample
 }
 
 func (w watching) Needs() policies.Needs {
 	return policies.Needs{EveryHeartbeat: true, TaskProgress: !w.hidden}
+}
+
+func (w watching) New() policies.TaskInstance {
+	w.TaskInstance = w.TaskScheduler.New()
+	return w
 }
 
 func (w watching) Assign(v *policies.TaskView, a *policies.Assignment) {
@@ -43,7 +49,7 @@ func (w watching) Assign(v *policies.TaskView, a *policies.Assignment) {
 			}
 		}
 	}
-	w.TaskScheduler.Assign(v, a)
+	w.TaskInstance.Assign(v, a)
 }
 
 // Two maps consume 4 MB of their own hosts' disks at 1 MB/s. A reduce has half of its 4 MB on its own
@@ -57,7 +63,7 @@ func TestProgressOfAttempts(t *testing.T) {
 	}{"shown": {false, 1}, "slow": {false, 0.5}, "hidden": {true, 1}} {
 		t.Run(name, func(t *testing.T) {
 			f := racks(t, 1, 3, 1)
-			w := watching{schedulers.DefaultFIFO(), tt.hidden, map[jobs.AttemptID][]sample{}}
+			w := watching{schedulers.DefaultFIFO(), nil, tt.hidden, map[jobs.AttemptID][]sample{}}
 			cfg := engine.TaskConfig{Slots: [jobs.TaskKinds]int{1, 1}, Scheduler: w, Settings: tracker.DefaultSettings()}
 			maps := jobs.Stage{Kind: jobs.Map}
 			for h := range 2 {

@@ -43,11 +43,17 @@ func taskEngine(t *testing.T, r *rig, cfg *engine.TaskConfig) *engine.Engine {
 // progressWatch is a scheduler that notes the progress of attempts at the heartbeats of their hosts.
 type progressWatch struct {
 	policies.TaskScheduler
+	policies.TaskInstance
 	seen map[jobs.AttemptID][]float64
 }
 
 func (w progressWatch) Needs() policies.Needs {
 	return policies.Needs{EveryHeartbeat: true, TaskProgress: true}
+}
+
+func (w progressWatch) New() policies.TaskInstance {
+	w.TaskInstance = w.TaskScheduler.New()
+	return w
 }
 
 func (w progressWatch) Assign(v *policies.TaskView, a *policies.Assignment) {
@@ -58,7 +64,7 @@ func (w progressWatch) Assign(v *policies.TaskView, a *policies.Assignment) {
 			}
 		}
 	}
-	w.TaskScheduler.Assign(v, a)
+	w.TaskInstance.Assign(v, a)
 }
 
 // Two jobs of maps and reduces run on packets, and their captures alone show each attempt, which
@@ -66,7 +72,7 @@ func (w progressWatch) Assign(v *policies.TaskView, a *policies.Assignment) {
 func TestMapReduceOnPackets(t *testing.T) {
 	t.Parallel()
 	const maps, reduces, block, output = 6, 2, 500 * units.KB, 60 * units.KB
-	watch := progressWatch{schedulers.DefaultFIFO(), map[jobs.AttemptID][]float64{}}
+	watch := progressWatch{schedulers.DefaultFIFO(), nil, map[jobs.AttemptID][]float64{}}
 	cfg := engine.TaskConfig{Slots: [jobs.TaskKinds]int{1, 1}, Scheduler: watch, Settings: tracker.DefaultSettings(),
 		Output: workloads.Block{Size: 200 * units.KB, Replicas: 2, Packet: 16 * units.KB, Window: 4}}
 	for id := range jobs.JobID(2) {

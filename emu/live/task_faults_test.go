@@ -89,6 +89,7 @@ var taskPhases = []phase{
 type strike struct {
 	*rig
 	schedulers.Scheduler
+	policies.TaskInstance
 	phase  phase
 	hit    func(s *strike, now time.Duration)
 	config engine.TaskConfig
@@ -117,15 +118,20 @@ type observed struct {
 	outcome    wire.Moment
 }
 
-// Needs and Assign make a strike a scheduler that kills the victim.
+// Needs, New and Assign make a strike a scheduler that kills the victim.
 func (s *strike) Needs() policies.Needs {
 	n := s.Scheduler.Needs()
 	n.EveryHeartbeat = true
 	return n
 }
 
+func (s *strike) New() policies.TaskInstance {
+	s.TaskInstance = s.Scheduler.New()
+	return s
+}
+
 func (s *strike) Assign(v *policies.TaskView, a *policies.Assignment) {
-	s.Scheduler.Assign(v, a)
+	s.TaskInstance.Assign(v, a)
 	if s.kill {
 		a.Kill, s.kill = append(a.Kill, s.victim), false
 	}

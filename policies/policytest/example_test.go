@@ -52,6 +52,9 @@ func (Oldest) Slots(n [jobs.TaskKinds]int) policies.Limits {
 	return policies.Limits{Running: n, Computing: n}
 }
 
+// New returns the policy itself, since an instance remembers nothing.
+func (Oldest) New() policies.TaskInstance { return Oldest{} }
+
 // Assign fills the free slots of v.Host.
 func (Oldest) Assign(v *policies.TaskView, a *policies.Assignment) {
 	s := v.Slots[v.Host] // a copy

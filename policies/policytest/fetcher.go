@@ -13,10 +13,14 @@ import (
 
 // checkFetcher checks the contract of policies.Fetcher: Keep for all jobs of the current heartbeat, and Source for random
 // choices of a seed.
-func checkFetcher(f policies.Fetcher, c, other *TaskCluster, seed uint64) error {
-	needs := f.Needs()
-	ask := func(c *TaskCluster) (answers []time.Duration, err error) {
-		v, before := c.View(needs), c.View(needs)
+func (x *instances) checkFetcher(c, other *TaskCluster, seed uint64) error {
+	one, ok := x.first.(policies.Fetcher)
+	if !ok {
+		return nil
+	}
+	twin, elsewhere := x.twin.(policies.Fetcher), x.elsewhere.(policies.Fetcher)
+	ask := func(f policies.Fetcher, c *TaskCluster, after func(*policies.TaskView)) (answers []time.Duration, err error) {
+		v, before := c.View(c.needs), c.View(c.needs)
 		for i := range v.Jobs {
 			for stage := range v.Jobs[i].Stages {
 				answers = append(answers, f.Keep(v, &v.Jobs[i], stage))
@@ -25,10 +29,10 @@ func checkFetcher(f policies.Fetcher, c, other *TaskCluster, seed uint64) error 
 		if !reflect.DeepEqual(v, before) {
 			return nil, errors.New("method Keep modified the View")
 		}
-		overwriteTasks(v)
+		after(v)
 		return answers, nil
 	}
-	first, err := ask(c)
+	first, err := ask(one, c, overwriteTasks)
 	if err != nil {
 		return err
 	}
@@ -37,25 +41,30 @@ func checkFetcher(f policies.Fetcher, c, other *TaskCluster, seed uint64) error 
 			return fmt.Errorf("method Keep returned %v: must not be negative", d)
 		}
 	}
-	if _, err := ask(other); err != nil {
+	if _, err := ask(elsewhere, other, overwriteTasks); err != nil {
 		return err
 	}
-	if again, err := ask(c); err != nil || !slices.Equal(again, first) {
+	if again, err := ask(twin, c, func(*policies.TaskView) {}); err != nil || !slices.Equal(again, first) {
 		return errors.Join(err, fmt.Errorf("two identical calls of Keep return %v and %v", first, again))
 	}
 	r := rand.New(rand.NewPCG(seed, 2))
 	for range 20 {
-		if err := CheckSource(f, randomChoice(r), randomChoice(r)); err != nil {
+		if err := checkSource(one, elsewhere, twin, randomChoice(r), randomChoice(r)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// CheckSource checks the contract of the method Source of a policies.Fetcher for a choice. Between two identical calls, it is
-// called for the other choice, to detect a state that it keeps.
-func CheckSource(f policies.Fetcher, c, other policies.CopyChoice) error {
-	call := func(c policies.CopyChoice) (int, error) {
+// CheckSource checks the contract of the method Source of a policies.Fetcher, of which s makes new instances, for a choice.
+func CheckSource(s policies.TaskScheduler, c, other policies.CopyChoice) error {
+	return checkSource(s.New().(policies.Fetcher), s.New().(policies.Fetcher), s.New().(policies.Fetcher), c, other)
+}
+
+// checkSource compares two instances. Between their calls, a third one is called for the other choice, to detect state that
+// they share.
+func checkSource(one, elsewhere, twin policies.Fetcher, c, other policies.CopyChoice) error {
+	call := func(f policies.Fetcher, c policies.CopyChoice) (int, error) {
 		shown := c
 		shown.Copies = slices.Clone(c.Copies)
 		i := f.Source(&shown)
@@ -70,14 +79,14 @@ func CheckSource(f policies.Fetcher, c, other policies.CopyChoice) error {
 		}
 		return i, nil
 	}
-	first, err := call(c)
+	first, err := call(one, c)
 	if err != nil {
 		return err
 	}
-	if _, err := call(other); err != nil {
+	if _, err := call(elsewhere, other); err != nil {
 		return err
 	}
-	if again, err := call(c); err != nil || again != first {
+	if again, err := call(twin, c); err != nil || again != first {
 		return errors.Join(err, fmt.Errorf("two identical calls of Source return %d and %d", first, again))
 	}
 	return nil

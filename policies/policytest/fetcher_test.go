@@ -18,6 +18,7 @@ type fetcher struct {
 	source func(*policies.CopyChoice) int
 }
 
+func (f *fetcher) New() policies.TaskInstance { return f }
 func (f *fetcher) Keep(v *policies.TaskView, j *policies.TaskJob, stage int) time.Duration {
 	return f.keep(v, j, stage)
 }
@@ -51,7 +52,7 @@ func TestFetchers(t *testing.T) {
 			f.keep = func(*policies.TaskView, *policies.TaskJob, int) time.Duration { return -1 }
 		}), "must not be negative"},
 		{"writes to the job", forASecond(func(f *fetcher) {
-			f.keep = func(_ *policies.TaskView, j *policies.TaskJob, _ int) time.Duration { j.Memory[0]++; return 0 }
+			f.keep = func(_ *policies.TaskView, j *policies.TaskJob, _ int) time.Duration { j.Priority++; return 0 }
 		}), "Keep modified the View"},
 		{"writes to the View", forASecond(func(f *fetcher) {
 			f.keep = func(v *policies.TaskView, _ *policies.TaskJob, _ int) time.Duration {

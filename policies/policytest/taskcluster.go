@@ -29,7 +29,7 @@ type ToyJob struct {
 }
 
 // TaskCluster is a small cluster whose hosts send heartbeats in turn. It executes the decisions
-// of a policies.TaskScheduler and keeps what the policy remembers, as a caller does.
+// of a policies.TaskInstance.
 type TaskCluster struct {
 	// Slots are the slots of each host before the policy changes them, and Capacity what a host
 	// has for tasks.
@@ -41,18 +41,17 @@ type TaskCluster struct {
 
 	cluster policies.Cluster
 	limits  policies.Limits
-	memory  []int64
+	needs   policies.Needs
 	jobs    []*toyJob // unfinished, by submission, ties by ID; some are not submitted yet
 	host    topo.HostID
 	lost    []bool
 	done    []policies.SlotState // by host: the fields on attempts that have ended
 	history policies.History
-	fetcher policies.Fetcher // nil if the policy is none
+	fetcher policies.Fetcher // nil if the instance is none
 }
 
 type toyJob struct {
 	ToyJob
-	memory  [3]int64
 	stages  [jobs.TaskKinds][]toyTask
 	ended   [jobs.TaskKinds][]time.Duration // of attempts
 	running []policies.AttemptState
@@ -121,11 +120,13 @@ func TaskClusters() *rapid.Generator[*TaskCluster] {
 	})
 }
 
-// Use sets the limits of the hosts' slots, which the policy decides, and the policies.Fetcher that decides whether attempts
-// continue.
-func (c *TaskCluster) Use(s policies.TaskScheduler) {
-	c.limits = s.Slots(c.Slots)
-	c.fetcher, _ = s.(policies.Fetcher)
+// Use sets the limits of the hosts' slots, which the policy decides, and returns a new instance of it. If that is a
+// policies.Fetcher, it decides whether attempts continue.
+func (c *TaskCluster) Use(s policies.TaskScheduler) policies.TaskInstance {
+	x := s.New()
+	c.limits, c.needs = s.Slots(c.Slots), s.Needs()
+	c.fetcher, _ = x.(policies.Fetcher)
+	return x
 }
 
 // Unfinished returns the number of jobs that have not ended, submitted or not.
@@ -205,7 +206,7 @@ func (c *TaskCluster) keep(j *toyJob, of jobs.TaskID) {
 	if c.fetcher == nil || of.Stage != int(jobs.Map) || j.Reduces == 0 {
 		return
 	}
-	v := c.View(c.fetcher.Needs())
+	v := c.View(c.needs)
 	at := slices.IndexFunc(v.Jobs, func(x policies.TaskJob) bool { return x.ID == j.ID })
 	task := &j.stages[of.Stage][of.Index]
 	if wait := c.fetcher.Keep(v, &v.Jobs[at], of.Stage); wait > 0 {
@@ -308,7 +309,7 @@ func (c *TaskCluster) submitted() []*toyJob {
 
 // View returns the View of the current heartbeat for a policy with the given needs.
 func (c *TaskCluster) View(needs policies.Needs) *policies.TaskView {
-	v := &policies.TaskView{Cluster: cloneCluster(&c.cluster), Host: c.host, Memory: slices.Clone(c.memory)}
+	v := &policies.TaskView{Cluster: cloneCluster(&c.cluster), Host: c.host}
 	maskCluster(v.Cluster, needs)
 	for h := range c.lost {
 		s := policies.SlotState{Total: c.limits.Running, Capacity: c.Capacity, Space: -1, Committed: c.done[h].Committed, CommittedTime: c.done[h].CommittedTime, Lost: c.lost[h]}
@@ -326,7 +327,7 @@ func (c *TaskCluster) View(needs policies.Needs) *policies.TaskView {
 	}
 	for _, j := range c.submitted() {
 		out := policies.TaskJob{ID: j.ID, User: j.User, Priority: j.Priority, Submit: j.Submit, Input: units.Bytes(j.Maps) * 64 * units.MB,
-			Memory: j.memory, Running: slices.Clone(j.running)}
+			Running: slices.Clone(j.running)}
 		for k := range jobs.TaskKinds {
 			if len(j.stages[k]) > 0 {
 				out.Stages = append(out.Stages, j.describe(c, jobs.TaskKind(k)))
@@ -435,12 +436,6 @@ func (j *toyJob) distance(c *TaskCluster, k jobs.TaskKind, i int) policies.Local
 // Take executes a valid decision on the current View.
 func (c *TaskCluster) Take(a *policies.Assignment) {
 	list := c.submitted()
-	for _, m := range a.Jobs {
-		list[m.Job].memory = m.Value
-	}
-	if a.Memory != nil {
-		c.memory = slices.Clone(a.Memory)
-	}
 	for _, j := range list {
 		for i := range j.running {
 			if slices.Contains(a.Kill, j.running[i].ID) {

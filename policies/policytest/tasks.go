@@ -24,8 +24,12 @@ func Tasks(t rapid.TB, s policies.TaskScheduler) {
 	})
 }
 
-// CheckTasks checks the contract at a number of heartbeats of a cluster. Between two identical
-// calls, the policy is called for the other cluster, to detect a state that it keeps.
+// instances are instances of one policy. All but elsewhere see the heartbeats of the same cluster: twin those of first, but
+// its Views stay as they were; informed also what Needs does not declare; renamed other IDs. The other cluster is that of
+// elsewhere, which is called between the others, to detect state that they share.
+type instances struct{ first, elsewhere, twin, informed, renamed policies.TaskInstance }
+
+// CheckTasks checks the contract at a number of heartbeats of a cluster, and then without jobs.
 func CheckTasks(s policies.TaskScheduler, c, other *TaskCluster, heartbeats int) error {
 	if err := checkSlots(s, c.Slots); err != nil {
 		return err
@@ -33,13 +37,12 @@ func CheckTasks(s policies.TaskScheduler, c, other *TaskCluster, heartbeats int)
 	if err := checkSlots(s, other.Slots); err != nil {
 		return err
 	}
-	c.Use(s)
-	other.Use(s)
 	needs := s.Needs()
+	x := instances{c.Use(s), other.Use(s), s.New(), s.New(), s.New()}
 	for n := range heartbeats {
-		a, err := checkHeartbeat(s, c, other, needs)
-		if f, ok := s.(policies.Fetcher); ok && err == nil {
-			err = checkFetcher(f, c, other, uint64(n))
+		a, err := x.checkHeartbeat(c, other, needs)
+		if err == nil {
+			err = x.checkFetcher(c, other, uint64(n))
 		}
 		if err != nil {
 			return fmt.Errorf("heartbeat %d: %w", n+1, err)
@@ -49,6 +52,14 @@ func CheckTasks(s policies.TaskScheduler, c, other *TaskCluster, heartbeats int)
 		}
 		c.Take(a)
 		c.Next()
+	}
+	empty := c.View(needs)
+	empty.Jobs = nil
+	empty.Count()
+	var answer policies.Assignment
+	x.first.Assign(empty, &answer)
+	if err := CheckAssignment(empty, &answer); err != nil {
+		return fmt.Errorf("without jobs: %w", err)
 	}
 	return nil
 }
@@ -68,11 +79,10 @@ func checkSlots(s policies.TaskScheduler, n [jobs.TaskKinds]int) error {
 }
 
 // checkHeartbeat checks the contract at the current heartbeat and returns the decision.
-func checkHeartbeat(s policies.TaskScheduler, c, other *TaskCluster, needs policies.Needs) (*policies.Assignment, error) {
-	shown := c.View(needs)
-	before := c.View(needs)
+func (x *instances) checkHeartbeat(c, other *TaskCluster, needs policies.Needs) (*policies.Assignment, error) {
+	shown, before := c.View(needs), c.View(needs)
 	var answer policies.Assignment
-	s.Assign(shown, &answer)
+	x.first.Assign(shown, &answer)
 	if !reflect.DeepEqual(shown, before) {
 		return nil, errors.New("method Assign modified the View")
 	}
@@ -81,53 +91,33 @@ func checkHeartbeat(s policies.TaskScheduler, c, other *TaskCluster, needs polic
 	}
 	first := copyOfAssignment(&answer)
 	scribbleAssignment(&answer) // the caller owns it
-	if !reflect.DeepEqual(shown, before) {
-		return nil, errors.New("the assignment shares memory with the View: it must be a copy")
-	}
 	overwriteTasks(shown)
-	repeat := func(problem string, v *policies.TaskView) error {
-		answer.Reset()
-		defer overwriteTasks(v)
-		s.Assign(v, &answer)
-		if got := copyOfAssignment(&answer); !reflect.DeepEqual(got, first) {
-			return fmt.Errorf("%s: %s, before %s", problem, describeAssignment(got), describeAssignment(first))
+	elsewhere := other.View(needs)
+	var ignored policies.Assignment
+	x.elsewhere.Assign(elsewhere, &ignored)
+	overwriteTasks(elsewhere)
+	repeat := func(problem string, x policies.TaskInstance, v *policies.TaskView, want *policies.Assignment) error {
+		var answer policies.Assignment
+		x.Assign(v, &answer)
+		if got := copyOfAssignment(&answer); !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("%s: %s, before %s", problem, describeAssignment(got), describeAssignment(want))
 		}
 		return nil
 	}
-	if err := repeat("two identical calls of Assign return different assignments", c.View(needs)); err != nil {
-		return nil, err
-	}
-	elsewhere := other.View(needs)
-	var ignored policies.Assignment
-	s.Assign(elsewhere, &ignored)
-	overwriteTasks(elsewhere)
-	if err := repeat("Assign depends on an earlier View", c.View(needs)); err != nil {
+	err := repeat("two instances with the same Views return different assignments", x.twin, c.View(needs), first)
+	if err != nil {
 		return nil, err
 	}
 	all := policies.Needs{Sizes: true, Totals: true, LinkLoad: true, DiskUse: true, OracleLoad: true, Shuffle: true, OracleRatio: true, TaskProgress: true, History: true}
-	if err := repeat("Assign depends on facts that Needs does not declare", c.View(all)); err != nil {
+	if err := repeat("Assign depends on facts that Needs does not declare", x.informed, c.View(all), first); err != nil {
 		return nil, err
 	}
-	// Memory may hold IDs or names.
-	if len(before.Memory) == 0 && !slices.ContainsFunc(before.Jobs, func(j policies.TaskJob) bool { return j.Memory != [3]int64{} }) {
-		if err := checkRenamed(s, c.View(needs), first); err != nil {
-			return nil, err
-		}
-	}
-	empty := c.View(needs)
-	empty.Jobs = nil
-	empty.Count()
-	answer.Reset()
-	s.Assign(empty, &answer)
-	if err := CheckAssignment(empty, &answer); err != nil {
-		return nil, fmt.Errorf("without jobs: %w", err)
-	}
-	return first, nil
+	v, want := renamed(c.View(needs), first)
+	return first, repeat("Assign depends on the values of IDs, not only on their order", x.renamed, v, want)
 }
 
-// checkRenamed checks that decisions depend on the order of IDs, not on their values. It
-// overwrites v.
-func checkRenamed(s policies.TaskScheduler, v *policies.TaskView, want *policies.Assignment) error {
+// renamed overwrites a View and returns it with other IDs in the same order, and a copy of the decision for it.
+func renamed(v *policies.TaskView, a *policies.Assignment) (*policies.TaskView, *policies.Assignment) {
 	newID := func(id jobs.AttemptID) jobs.AttemptID {
 		id.Task.Job = 3*id.Task.Job + 5
 		return id
@@ -139,20 +129,14 @@ func checkRenamed(s policies.TaskScheduler, v *policies.TaskView, want *policies
 			j.Running[n].ID = newID(j.Running[n].ID)
 		}
 	}
-	var answer policies.Assignment
-	s.Assign(v, &answer)
-	got := copyOfAssignment(&answer)
-	renamed := copyOfAssignment(want)
-	for i := range renamed.Kill {
-		renamed.Kill[i] = newID(renamed.Kill[i])
+	a = copyOfAssignment(a)
+	for i := range a.Kill {
+		a.Kill[i] = newID(a.Kill[i])
 	}
-	for i := range renamed.Backup {
-		renamed.Backup[i] = newID(jobs.AttemptID{Task: renamed.Backup[i]}).Task
+	for i := range a.Backup {
+		a.Backup[i] = newID(jobs.AttemptID{Task: a.Backup[i]}).Task
 	}
-	if !reflect.DeepEqual(got.Launch, renamed.Launch) || !reflect.DeepEqual(got.Backup, renamed.Backup) || !reflect.DeepEqual(got.Kill, renamed.Kill) {
-		return fmt.Errorf("method Assign depends on the values of IDs, not only on their order: %s, before %s", describeAssignment(got), describeAssignment(renamed))
-	}
-	return nil
+	return v, a
 }
 
 // The part of a host's cores that sums of cores may exceed it by.
@@ -229,13 +213,6 @@ func CheckAssignment(v *policies.TaskView, a *policies.Assignment) error {
 			return fmt.Errorf("two kills of %+v", id)
 		}
 	}
-	seen := make([]bool, len(v.Jobs))
-	for _, m := range a.Jobs {
-		if m.Job < 0 || m.Job >= len(seen) || seen[m.Job] {
-			return fmt.Errorf("memory of job index %d of %d: must be in range and occur once", m.Job, len(seen))
-		}
-		seen[m.Job] = true
-	}
 	return nil
 }
 
@@ -257,10 +234,9 @@ func taskOf(v *policies.TaskView, id jobs.TaskID) (*policies.StageState, []polic
 	return nil, nil
 }
 
-// copyOfAssignment returns a deep copy without scratch memory. Empty slices except Memory become
-// nil.
+// copyOfAssignment returns a deep copy without scratch memory. Empty slices become nil.
 func copyOfAssignment(a *policies.Assignment) *policies.Assignment {
-	return &policies.Assignment{Launch: cloned(a.Launch), Backup: cloned(a.Backup), Kill: cloned(a.Kill), Jobs: cloned(a.Jobs), Memory: slices.Clone(a.Memory)}
+	return &policies.Assignment{Launch: cloned(a.Launch), Backup: cloned(a.Backup), Kill: cloned(a.Kill)}
 }
 
 // scribbleAssignment overwrites a policy's assignment.
@@ -268,12 +244,10 @@ func scribbleAssignment(a *policies.Assignment) {
 	fill(a.Launch, policies.Launch{Job: -1})
 	fill(a.Backup, jobs.TaskID{Index: -1})
 	fill(a.Kill, jobs.AttemptID{N: -1})
-	fill(a.Jobs, policies.JobMemory{Job: -1})
-	fill(a.Memory, -1)
 }
 
 func describeAssignment(a *policies.Assignment) string {
-	return fmt.Sprintf("launches %+v, backups %+v, kills %+v, memory of jobs %v, memory %v", a.Launch, a.Backup, a.Kill, a.Jobs, a.Memory)
+	return fmt.Sprintf("launches %+v, backups %+v, kills %+v", a.Launch, a.Backup, a.Kill)
 }
 
 // overwriteTasks clears a View after its use, as the next View would.
@@ -285,7 +259,6 @@ func overwriteTasks(v *policies.TaskView) {
 	clear(v.Jobs)
 	clear(v.Slots)
 	clear(v.Counts)
-	clear(v.Memory)
 	if v.History != nil {
 		for i := range v.History.Copies {
 			clear(v.History.Copies[i].Lags)

@@ -17,7 +17,17 @@ import (
 type tasks struct {
 	needs policies.Needs
 	slots func(n [jobs.TaskKinds]int) policies.Limits // plain if nil
-	f     func(*policies.TaskView, *policies.Assignment)
+	f     assign
+	make  func() assign // of each instance, in place of f
+}
+
+type assign func(*policies.TaskView, *policies.Assignment)
+
+func (s *tasks) New() policies.TaskInstance {
+	if s.make != nil {
+		return &tasks{f: s.make()}
+	}
+	return s
 }
 
 func (s *tasks) Needs() policies.Needs                               { return s.needs }
@@ -45,23 +55,15 @@ func first(v *policies.TaskView, a *policies.Assignment) {
 	}
 }
 
-// kills kills the first attempt of every node-local task, and remembers how many.
+// kills kills the first attempt of every node-local task.
 func kills(v *policies.TaskView, a *policies.Assignment) {
 	first(v, a)
-	a.Memory = a.Counts(1)
-	if len(v.Memory) > 0 {
-		a.Memory[0] = v.Memory[0]
-	}
 	for i := range v.Jobs {
-		m := policies.JobMemory{Job: i, Value: v.Jobs[i].Memory}
 		for _, x := range v.Jobs[i].Running {
 			if !x.Killing && x.ID.N == 0 && x.Locality == policies.NodeLocal {
 				a.Kill = append(a.Kill, x.ID)
-				a.Memory[0]++
-				m.Value[0]++
 			}
 		}
-		a.Jobs = append(a.Jobs, m)
 	}
 }
 
@@ -77,6 +79,18 @@ func TestValidTaskSchedulersPass(t *testing.T) {
 		l := policies.Limits{Running: n, Computing: n}
 		l.Running[jobs.Reduce] *= 3
 		return l
+	}})
+	Tasks(t, &tasks{make: func() assign { // launches while no job is new, by a state of its own
+		seen := map[jobs.JobID]bool{}
+		return func(v *policies.TaskView, a *policies.Assignment) {
+			before := len(seen)
+			for i := range v.Jobs {
+				seen[v.Jobs[i].ID] = true
+			}
+			if len(seen) == before {
+				first(v, a)
+			}
+		}
 	}})
 }
 
@@ -96,9 +110,6 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 		return out
 	}
 	calls := 0
-	var kept *policies.TaskView
-	var last time.Duration
-	var previous *topo.Fabric
 	for _, tt := range []struct {
 		name   string
 		policy policies.TaskScheduler
@@ -113,11 +124,6 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 				}
 			}
 		}), "modified the View"},
-		{"shares the View's memory", with(func(v *policies.TaskView, a *policies.Assignment) {
-			if a.Memory = v.Memory; len(a.Memory) == 0 {
-				a.Memory = []int64{7}
-			}
-		}), "shares memory with the View"},
 		{"launches a task twice", with(func(v *policies.TaskView, a *policies.Assignment) {
 			if n := len(a.Launch); n > 0 {
 				l := a.Launch[0]
@@ -181,29 +187,53 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 				a.Kill = append(a.Kill, x.ID)
 			}
 		}), ""},
-		{"remembers an unknown job", with(func(v *policies.TaskView, a *policies.Assignment) {
-			a.Jobs = append(a.Jobs, policies.JobMemory{Job: len(v.Jobs)})
-		}), "memory of job"},
-		{"remembers a job twice", with(func(v *policies.TaskView, a *policies.Assignment) {
-			a.Jobs = append(a.Jobs, policies.JobMemory{}, policies.JobMemory{})
-		}), "memory of job"},
-		{"counts its calls", with(func(v *policies.TaskView, a *policies.Assignment) {
-			if calls++; calls%2 == 0 {
+		{"counts the calls of all instances", with(func(v *policies.TaskView, a *policies.Assignment) {
+			if calls++; calls%3 == 0 {
 				a.Launch = a.Launch[:0]
 			}
-		}), "two identical calls"},
-		{"draws random numbers", with(func(v *policies.TaskView, a *policies.Assignment) { a.Memory = []int64{rand.Int64()} }), "two identical calls"},
-		{"keeps the View", func() *tasks {
-			return &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
-				if kept == nil || last != v.Now || previous != v.Fabric {
-					kept, last, previous = v, v.Now, v.Fabric
+		}), "two instances"},
+		{"draws random numbers", with(func(v *policies.TaskView, a *policies.Assignment) {
+			a.Launch = a.Launch[:rand.IntN(len(a.Launch)+1)]
+		}), "two instances"},
+		{"reads a clock", with(func(v *policies.TaskView, a *policies.Assignment) {
+			if time.Now().Nanosecond()%1024 < 512 {
+				a.Launch = a.Launch[:0]
+			}
+		}), "two instances"},
+		{"ranges over a map", &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
+			var all policies.Assignment
+			first(v, &all)
+			launches := map[int]policies.Launch{}
+			for i, l := range all.Launch {
+				launches[i] = l
+			}
+			for _, l := range launches {
+				a.Launch = append(a.Launch, l)
+			}
+		}}, "two instances"},
+		{"keeps the View", &tasks{make: func() assign {
+			var kept *policies.TaskView
+			return func(v *policies.TaskView, a *policies.Assignment) {
+				if kept == nil {
+					kept = v
 				}
 				if len(kept.Jobs) == len(v.Jobs) {
 					first(v, a)
 				}
-			}}
-		}(), ""},
-		{"remembers the previous View", func() *tasks {
+			}
+		}}, "two instances"},
+		{"keeps the jobs of the View", &tasks{make: func() assign {
+			var kept []policies.TaskJob
+			return func(v *policies.TaskView, a *policies.Assignment) {
+				if len(kept) == 0 {
+					kept = v.Jobs
+				}
+				if len(v.Jobs) > 0 && kept[0].ID == v.Jobs[0].ID {
+					first(v, a)
+				}
+			}
+		}}, "two instances"},
+		{"shares state between instances", func() *tasks {
 			var before, now *topo.Fabric
 			return &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
 				if v.Fabric != now {
@@ -213,7 +243,7 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 					first(v, a)
 				}
 			}}
-		}(), "depends on an earlier View"},
+		}(), "two instances"},
 		{"reads hidden loads", with(func(v *policies.TaskView, a *policies.Assignment) {
 			if v.Hosts[v.Host].Rx > 0 {
 				a.Launch = a.Launch[:0]
@@ -235,7 +265,7 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 		}), "identical calls of Slots"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			calls, kept = 0, nil
+			calls = 0
 			found := ""
 			for seed := range 400 {
 				c, other := TaskClusters().Example(2*seed), TaskClusters().Example(2*seed+1)

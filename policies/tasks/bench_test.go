@@ -53,7 +53,7 @@ func BenchmarkAssign(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				w.a.Reset()
-				bench.s.Assign(&w.TaskView, &w.a)
+				w.x.Assign(&w.TaskView, &w.a)
 			}
 		})
 	}

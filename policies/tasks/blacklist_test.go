@@ -41,7 +41,7 @@ func TestBlacklist(t *testing.T) {
 	}
 	s.Blacklist.Above = 0.25
 	judge(0, 0)
-	w.Memory = nil
+	w.x = nil
 	if launches(30*time.Second, 0); !launches(40*time.Second, 1) {
 		t.Error("a host is skipped without stragglers in the last window")
 	}
@@ -58,17 +58,17 @@ func TestBlacklistSkips(t *testing.T) {
 		s.Blacklist = clone.Blacklist{Above: rapid.SampledFrom([]float64{0.1, 0.3, 0.5}).Draw(t, "p"), Window: time.Duration(rapid.IntRange(100, 2000).Draw(t, "window")) * time.Millisecond}
 		c := smallJobs(t, f)
 		n := c.Unfinished()
-		c.Use(s)
+		x := c.Use(s).(*instance)
 		for c.Unfinished() > 0 && c.Now() < 3*time.Minute {
 			v, a := c.View(s.Needs()), policies.Assignment{}
-			s.Assign(v, &a)
+			x.Assign(v, &a)
 			listed := 0
 			for h := range v.Slots {
-				if a.Memory[ownMemory+cloneSize(a.Memory)+2+3*h+2] == 1 {
+				if x.blacklist.hosts[h].skipped {
 					listed++
 				}
 			}
-			if here := a.Memory[ownMemory+cloneSize(a.Memory)+2+3*int(v.Host)+2] == 1; here && listed < len(v.Slots) {
+			if here := x.blacklist.hosts[v.Host].skipped; here && listed < len(v.Slots) {
 				if skipped++; len(a.Launch)+len(a.Backup) > 0 {
 					t.Fatalf("launches %v and backups %v on a host that is skipped", a.Launch, a.Backup)
 				}
@@ -84,6 +84,3 @@ func TestBlacklistSkips(t *testing.T) {
 		t.Error("no host was skipped")
 	}
 }
-
-// cloneSize returns the size of Dolly's part of a memory.
-func cloneSize(memory []int64) int { return sizeOf(memory[ownMemory:]) }

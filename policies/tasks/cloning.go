@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -56,115 +55,55 @@ func SameWaits(ω time.Duration) (all [jobs.SizeClasses]time.Duration) {
 }
 
 // cloning is Dolly during one decision.
-//
-// Its memory is its own length, then the waits and the period (learnHead), then for each unfinished job its ID, its number of stages, and for
-// each stage the two results of clone.Admission.Admit; 0 as long as none of its tasks has been launched.
 type cloning struct {
-	Cloning
-	d      *decision
-	waits  []int64   // see learnHead
-	copies [][]int64 // by job: two for each stage
+	Cloning // with the estimate of Straggle
+	d       *decision
 }
 
-// size returns the number of elements of a memory that belong to Dolly.
-func (p Cloning) size(memory []int64) int {
-	if !p.On {
-		return 0
-	}
-	return sizeOf(memory)
-}
-
-// sizeOf returns the first element of a memory, its length: that of another policy is not trusted.
-func sizeOf(memory []int64) int {
-	if len(memory) == 0 {
-		return 0
-	}
-	return int(min(max(memory[0], 0), int64(len(memory))))
-}
-
-// cloneHead is the number of elements of Dolly's memory before those of jobs.
-const cloneHead = 1 + learnHead
-
-// nextJob splits the memory of jobs: the ID and the copies of the first job, and the memory of the others.
-func nextJob(memory []int64) (id int64, copies, rest []int64, ok bool) {
-	if len(memory) < 2 {
-		return 0, nil, nil, false
-	}
-	n := 2 * int(min(max(memory[1], 0), int64(len(memory)-2)/2))
-	return memory[0], memory[2 : 2+n], memory[2+n:], true
-}
+// copies are the results of clone.Admission.Admit for a stage; 0 as long as none of its tasks has been launched.
+type copies struct{ each, total int }
 
 // begin returns Dolly for one decision; nil if it is off.
-func (p Cloning) begin(d *decision, memory []int64) *cloning {
+func (p Cloning) begin(d *decision) *cloning {
 	if !p.On {
 		return nil
 	}
-	x := &cloning{Cloning: p, d: d, waits: d.a.Counts(learnHead), copies: make([][]int64, len(d.v.Jobs))}
-	memory = memory[min(1, len(memory)):]
-	memory = memory[copy(x.waits, memory):]
+	x := &cloning{Cloning: p, d: d}
 	x.endPeriod()
-	x.Straggle = p.straggle(d.v.History, x.waits)
-	for i := range d.v.Jobs {
-		j := &d.v.Jobs[i]
-		x.copies[i] = d.a.Counts(2 * len(j.Stages))
-		id, copies, rest, ok := nextJob(memory)
-		for ok && id != int64(j.ID) && !known(d.v.Jobs[i:], id) {
-			memory = rest
-			id, copies, rest, ok = nextJob(memory)
-		}
-		if ok && id == int64(j.ID) {
-			copy(x.copies[i], copies)
-			memory = rest
+	x.Straggle = p.straggle(d.v.History, &d.learned)
+	for i := range d.jobs {
+		if n := len(d.v.Jobs[i].Stages); len(d.jobs[i].copies) != n {
+			d.jobs[i].copies = make([]copies, n)
 		}
 	}
 	return x
 }
 
 // straggle returns p, from what was observed if it is learned.
-func (p Cloning) straggle(h *policies.History, waits []int64) float64 {
+func (p Cloning) straggle(h *policies.History, l *learned) float64 {
 	switch {
 	case p.Learn == LearnedEstimates && h != nil:
 		return p.Learned(h.Straggled, h.Judged)
-	case p.Learn == PeriodicEstimates && waits[periodNow] > 0:
-		return math.Float64frombits(uint64(waits[periodStraggle]))
+	case p.Learn == PeriodicEstimates && l.period > 0:
+		return l.straggle
 	}
 	return p.Straggle
 }
 
 // wait returns ω of a class of jobs: the learned one, once there is one.
-func (p Cloning) wait(waits []int64, class int) time.Duration {
-	if p.Learn != GivenEstimates && waits[2*class] > 0 {
-		return time.Duration(max(waits[2*class+1], 0))
+func (p Cloning) wait(l *learned, class int) time.Duration {
+	if w := &l.waits[class]; p.Learn != GivenEstimates && w.known {
+		return w.wait
 	}
 	return p.Wait[class]
 }
 
-// memory returns what Dolly must remember; nil if it is off.
-func (x *cloning) memory() []int64 {
-	if x == nil {
-		return nil
-	}
-	size := cloneHead
-	for _, c := range x.copies {
-		size += 2 + len(c)
-	}
-	out := x.d.a.Counts(size)
-	out[0] = int64(size)
-	rest := out[1+copy(out[1:], x.waits):]
-	for i, c := range x.copies {
-		rest[0], rest[1] = int64(x.d.v.Jobs[i].ID), int64(len(c)/2)
-		copy(rest[2:], c)
-		rest = rest[2+len(c):]
-	}
-	return out
-}
-
 // each returns the largest number of copies of the tasks of a stage; 0 before it is decided.
 func (x *cloning) each(job, stage int) int {
-	if x == nil || stage < 0 || 2*stage >= len(x.copies[job]) {
+	if x == nil || stage < 0 || stage >= len(x.d.jobs[job].copies) {
 		return 0
 	}
-	return int(x.copies[job][2*stage])
+	return x.d.jobs[job].copies[stage].each
 }
 
 // launched decides on the copies of a stage's tasks at the launch of the first one.
@@ -188,7 +127,7 @@ func (x *cloning) launched(job, stage int) {
 		}
 	}
 	reserved := 0
-	for i := range x.copies {
+	for i := range x.d.jobs {
 		reserved += x.reserved(i)
 	}
 	room := x.Room(reserved, used, all)
@@ -196,7 +135,7 @@ func (x *cloning) launched(job, stage int) {
 		room = c * st.Tasks
 	}
 	each, total := x.Admission.Admit(room, c, st.Tasks)
-	x.copies[job][2*stage], x.copies[job][2*stage+1] = int64(each), int64(total)
+	x.d.jobs[job].copies[stage] = copies{each, total}
 	if x.Learn != GivenEstimates && c > 1 {
 		x.learnWait(job, stage, c)
 	}
@@ -208,7 +147,7 @@ func (x *cloning) reserved(job int) (n int) {
 	j := &x.d.v.Jobs[job]
 	for s := range j.Stages {
 		if c := x.each(job, s); c > 1 {
-			n += min(int(x.copies[job][2*s+1]), c*(j.Stages[s].Tasks-j.Stages[s].Done))
+			n += min(x.d.jobs[job].copies[s].total, c*(j.Stages[s].Tasks-j.Stages[s].Done))
 		}
 	}
 	for i := range j.Running {
@@ -222,7 +161,7 @@ func (x *cloning) reserved(job int) (n int) {
 // preempt kills the clones of larger jobs, so that a number of slots is free for copies. The copies of those jobs that go on are
 // the first ones that have progressed most. It reports whether there were enough; if not, it kills none.
 func (x *cloning) preempt(job, need int) bool {
-	list := make([]clone.Cloned, len(x.copies))
+	list := make([]clone.Cloned, len(x.d.jobs))
 	for i := range list {
 		j := &x.d.v.Jobs[i]
 		list[i].Tasks = tasksOf(j)
@@ -242,7 +181,7 @@ func (x *cloning) preempt(job, need int) bool {
 		}
 		for s := range j.Stages {
 			if x.each(i, s) > 1 {
-				x.copies[i][2*s], x.copies[i][2*s+1] = 1, 0
+				x.d.jobs[i].copies[s] = copies{each: 1}
 			}
 		}
 	}
@@ -292,7 +231,7 @@ func (f *filler) runClones() {
 					}
 				}
 			}
-			if !here && n < clone.CopiesOf(a.ID.Task.Index, x.each(i, stage), int(x.copies[i][2*stage+1])) {
+			if !here && n < clone.CopiesOf(a.ID.Task.Index, x.each(i, stage), x.d.jobs[i].copies[stage].total) {
 				f.backup(a.ID.Task, st)
 			}
 		}

@@ -28,10 +28,10 @@ func TestDolly(t *testing.T) {
 	run := func(s Scheduler, maps int) (took time.Duration, backups int) {
 		c := policytest.NewTaskCluster(racks(t, 4, 3), []policytest.ToyJob{{ID: 1, Maps: maps, Reduces: 2, Length: 2 * time.Second, Slow: maps}})
 		c.Slots = [jobs.TaskKinds]int{8, 4}
-		c.Use(s)
+		x := c.Use(s)
 		for c.Unfinished() > 0 && c.Now() < time.Minute {
 			var a policies.Assignment
-			s.Assign(c.View(s.Needs()), &a)
+			x.Assign(c.View(s.Needs()), &a)
 			backups += len(a.Backup)
 			c.Take(&a)
 			c.Next()
@@ -114,18 +114,15 @@ func testBudget(t *testing.T, rule clone.Admission) {
 		if rule == clone.Preemption {
 			s.Cloning.Budget, s.Cloning.Utilization = rapid.SampledFrom([]float64{0.3, 0.2, 0.4}).Draw(t, "budget of preemption"), 1
 		}
-		c.Use(s)
+		x := c.Use(s)
 		for range rapid.IntRange(30, 90).Draw(t, "heartbeats") {
 			v, a := c.View(s.Needs()), policies.Assignment{}
-			s.Assign(v, &a)
+			x.Assign(v, &a)
 			plain := s
 			plain.Cloning.Straggle, plain.Cloning.Learn = 0, GivenEstimates
-			u, b, without := c.View(s.Needs()), policies.Assignment{}, policies.Assignment{}
-			u.Memory = nil
-			plain.Assign(u, &b)
-			u = c.View(s.Needs())
-			u.Memory = nil
-			Scheduler{Order: FIFO{}}.Assign(u, &without)
+			var b, without policies.Assignment
+			plain.New().Assign(c.View(s.Needs()), &b)
+			Scheduler{Order: FIFO{}}.New().Assign(c.View(s.Needs()), &without)
 			if !reflect.DeepEqual(b.Launch, without.Launch) || len(b.Backup)+len(b.Kill) > 0 {
 				t.Fatalf("launches %+v, backups %+v and kills %+v if nothing straggles, %+v without cloning", b.Launch, b.Backup, b.Kill, without.Launch)
 			}

@@ -33,15 +33,19 @@ const (
 	fetchesAtOnce = 5
 )
 
-// The elements of what is learned: for each class of jobs the time of the newest estimate of ω plus 1 ns, 0 for none, and ω; then of
-// PeriodicEstimates the number of the period plus 1, 0 for none, the attempts that were judged and that straggled up to its start, and the bits of p.
-const (
-	periodNow = 2*jobs.SizeClasses + iota
-	periodJudged
-	periodStraggled
-	periodStraggle
-	learnHead
-)
+// learned is what Dolly has learned.
+type learned struct {
+	// waits are the newest estimates of ω, by class of jobs.
+	waits [jobs.SizeClasses]struct {
+		known    bool
+		at, wait time.Duration
+	}
+	// Of PeriodicEstimates: the number of the period plus 1, 0 for none, the attempts that were judged and that straggled up
+	// to its start, and p.
+	period            int64
+	judged, straggled int
+	straggle          float64
+}
 
 // enoughJudged is the number of judged attempts below which a period has no estimate of p. It is ours.
 const enoughJudged = 100
@@ -51,80 +55,54 @@ func (p Cloning) period(at time.Duration) int64 { return int64(at/max(p.LearnEve
 
 // endPeriod estimates p at the first decision after the end of a period.
 func (x *cloning) endPeriod() {
-	h, now := x.d.v.History, x.period(x.d.v.Now)
-	if x.Learn != PeriodicEstimates || h == nil || x.waits[periodNow] == now {
+	h, l, now := x.d.v.History, &x.d.learned, x.period(x.d.v.Now)
+	if x.Learn != PeriodicEstimates || h == nil || l.period == now {
 		return
 	}
-	judged, straggled := int64(h.Judged)-x.waits[periodJudged], int64(h.Straggled)-x.waits[periodStraggled]
-	p := x.Cloning.straggle(h, x.waits)
-	switch {
-	case x.waits[periodNow] == 0:
-	case judged < enoughJudged:
-		return
-	default:
-		p = float64(straggled) / float64(judged)
+	p := x.Straggle
+	if l.period > 0 {
+		judged := h.Judged - l.judged
+		if judged < enoughJudged {
+			return
+		}
+		p = float64(h.Straggled-l.straggled) / float64(judged)
 	}
-	x.waits[periodNow], x.waits[periodJudged], x.waits[periodStraggled] = now, int64(h.Judged), int64(h.Straggled)
-	x.waits[periodStraggle] = int64(math.Float64bits(p))
+	l.period, l.judged, l.straggled, l.straggle = now, h.Judged, h.Straggled, p
 }
 
 // Keep returns how long other copies of a task may continue: ω, if later stages of the job are cloned or not decided
 // yet; else they are of no use.
-func (s Scheduler) Keep(v *policies.TaskView, j *policies.TaskJob, stage int) time.Duration {
+func (s *instance) Keep(_ *policies.TaskView, j *policies.TaskJob, stage int) time.Duration {
 	if !s.Cloning.On || s.Cloning.Reads == FirstCopy {
 		return 0
 	}
-	waits, memory := s.clones(v)
-	if waits == nil {
+	at := slices.IndexFunc(s.jobs, func(x jobMemory) bool { return x.id == j.ID })
+	if at < 0 || stage < 0 || stage >= len(s.jobs[at].copies) || s.jobs[at].copies[stage].each <= 1 {
 		return 0
 	}
-	id, copies, rest, ok := nextJob(memory)
-	for ok && id != int64(j.ID) {
-		id, copies, rest, ok = nextJob(rest)
-	}
-	if !ok || stage < 0 || len(copies) != 2*len(j.Stages) || stage >= len(j.Stages) || copies[2*stage] <= 1 {
-		return 0
-	}
-	for later := stage + 1; later < len(j.Stages); later++ {
-		if copies[2*later] == 1 {
+	for _, later := range s.jobs[at].copies[stage+1:] {
+		if later.each == 1 {
 			continue
 		}
 		if s.Cloning.Reads == ExclusiveCopy {
 			return unlimitedWait
 		}
-		return s.Cloning.wait(waits, jobs.SizeClass(tasksOf(j)))
+		return s.Cloning.wait(&s.learned, jobs.SizeClass(tasksOf(j)))
 	}
 	return 0
 }
 
-// clones returns what Dolly remembers: the waits, nil if there are none, and what belongs to jobs.
-func (s Scheduler) clones(v *policies.TaskView) (waits, copies []int64) {
-	if len(v.Memory) < ownMemory {
-		return nil, nil
-	}
-	memory := v.Memory[ownMemory:]
-	memory = memory[s.Shuffle.size(memory):]
-	memory = memory[:s.Cloning.size(memory)]
-	if len(memory) < cloneHead {
-		return nil, nil
-	}
-	return memory[1:cloneHead], memory[cloneHead:]
-}
-
 // Estimates returns those that Dolly has learned.
-func (s Scheduler) Estimates(v *policies.TaskView) (e policies.Estimates, ok bool) {
+func (s *instance) Estimates(v *policies.TaskView) (e policies.Estimates, ok bool) {
 	if !s.Cloning.On || s.Cloning.Learn == GivenEstimates || v.History == nil {
 		return e, false
 	}
-	waits, _ := s.clones(v)
-	if waits == nil {
-		waits = make([]int64, learnHead)
-	}
-	e.Straggle = s.Cloning.straggle(v.History, waits)
+	e.Straggle = s.Cloning.straggle(v.History, &s.learned)
 	for class := range e.Copies {
 		h := &v.History.Copies[class]
 		alone, shared := fetchRate(h.Alone), fetchRate(h.Shared)
-		e.Copies[class] = policies.CopyEstimates{Alone: bitsPerSecond(alone), Shared: bitsPerSecond(shared), Wait: s.Cloning.wait(waits, class)}
+		wait := s.Cloning.wait(&s.learned, class)
+		e.Copies[class] = policies.CopyEstimates{Alone: bitsPerSecond(alone), Shared: bitsPerSecond(shared), Wait: wait}
 	}
 	return e, true
 }
@@ -185,7 +163,7 @@ func tasksOf(j *policies.TaskJob) (n int) {
 }
 
 // Source returns the copy to fetch, by Reads.
-func (s Scheduler) Source(c *policies.CopyChoice) int {
+func (s *instance) Source(c *policies.CopyChoice) int {
 	fewest := 0
 	for i := range c.Copies {
 		if c.Copies[i].Readers < c.Copies[fewest].Readers {
@@ -224,8 +202,8 @@ func (x *cloning) recent(at time.Duration) bool {
 func (x *cloning) learnWait(job, stage, copies int) {
 	j := &x.d.v.Jobs[job]
 	class := jobs.SizeClass(tasksOf(j))
-	at := x.waits[2*class : 2*class+2]
-	if stage == 0 || x.d.v.History == nil || at[0] > 0 && x.recent(time.Duration(at[0]-1)) {
+	w := &x.d.learned.waits[class]
+	if stage == 0 || x.d.v.History == nil || w.known && x.recent(w.at) {
 		return
 	}
 	h, before := &x.d.v.History.Copies[class], &j.Stages[stage-1]
@@ -241,5 +219,5 @@ func (x *cloning) learnWait(job, stage, copies int) {
 		c.Shared = min(max(shared/alone, 0.01), 1)
 	}
 	times := slices.Sorted(slices.Values(before.Durations))
-	at[0], at[1] = int64(x.d.v.Now)+1, int64(c.Wait(times[len(times)/2]))
+	w.known, w.at, w.wait = true, x.d.v.Now, c.Wait(times[len(times)/2])
 }

@@ -45,7 +45,7 @@ func TestSource(t *testing.T) {
 		for reads, want := range []int{tt.first, tt.excl, tt.delay} {
 			s := Scheduler{Cloning: Cloning{On: true, Reads: Reads(reads)}}
 			c := policies.CopyChoice{Now: tt.now, Until: after, Rank: tt.rank, Fetchers: 3, Copies: tt.copies, Running: tt.running}
-			if got := s.Source(&c); got != want {
+			if got := s.New().(policies.Fetcher).Source(&c); got != want {
 				t.Errorf("%s, reads %d: copy %d, want %d", tt.name, reads, got, want)
 			}
 		}
@@ -96,7 +96,7 @@ func TestKeep(t *testing.T) {
 		{"off", DelayedCopy, func(_ *world, s *Scheduler) { s.Cloning.On = false }, 0, 0},
 		{"unknown job", DelayedCopy, func(w *world, _ *Scheduler) { w.Jobs[0].ID = 9 }, 0, 0},
 		{"unknown stage", DelayedCopy, func(*world, *Scheduler) {}, 5, 0},
-		{"nothing remembered", DelayedCopy, func(w *world, _ *Scheduler) { w.Memory = nil }, 0, 0},
+		{"nothing remembered", DelayedCopy, func(w *world, _ *Scheduler) { w.x = nil }, 0, 0},
 		{"reduces are cloned", DelayedCopy, func(w *world, s *Scheduler) { w.Slots[0].Used = [2]int{4, 0}; w.beat(*s, 1, 0) }, 0, 7 * time.Second},
 		{"reduces are not cloned", DelayedCopy, func(w *world, s *Scheduler) {
 			p := *s
@@ -114,13 +114,13 @@ func TestKeep(t *testing.T) {
 		}, 0, 7 * time.Second},
 		{"maps are not cloned", DelayedCopy, func(w *world, s *Scheduler) {
 			p := *s
-			p.Cloning.Budget, w.Memory = 0, nil
+			p.Cloning.Budget, w.x = 0, nil
 			w.beat(p, 1, 0)
 		}, 0, 0},
 	} {
 		w, s := keeping(t, tt.reads, 2)
 		tt.change(w, &s)
-		if got := s.Keep(&w.TaskView, &w.Jobs[0], tt.stage); got != tt.want {
+		if got := w.with(s).Keep(&w.TaskView, &w.Jobs[0], tt.stage); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -140,7 +140,7 @@ func TestLearnedWait(t *testing.T) {
 		w.Slots[0].Used = [2]int{4, 0}
 		w.Jobs[0].Stages[0].Durations = []time.Duration{time.Second, 3 * time.Second, 2 * time.Second}
 		w.beat(s, at, 0)
-		return s.Keep(&w.TaskView, &w.Jobs[0], 0)
+		return w.x.Keep(&w.TaskView, &w.Jobs[0], 0)
 	}
 	w, s := keeping(t, DelayedCopy, 2)
 	s.Cloning.Learn = LearnedEstimates
@@ -221,7 +221,7 @@ func TestWaitByFlows(t *testing.T) {
 		w.Jobs[0].Stages[0].Durations = []time.Duration{2 * time.Second, 2 * time.Second}
 		w.Slots[0].Used = [2]int{4, 0}
 		w.beat(s, 1, 0)
-		if got := s.Keep(&w.TaskView, &w.Jobs[0], 0); got != tt.want {
+		if got := w.x.Keep(&w.TaskView, &w.Jobs[0], 0); got != tt.want {
 			t.Errorf("%s: ω %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -250,7 +250,7 @@ func TestHourlyEstimates(t *testing.T) {
 	} {
 		w.History.Judged, w.History.Straggled = tt.judged, tt.straggled
 		w.beat(s, tt.at, 0)
-		if e, ok := s.Estimates(&w.TaskView); !ok || math.Abs(e.Straggle-tt.want) > 1e-12 {
+		if e, ok := w.x.Estimates(&w.TaskView); !ok || math.Abs(e.Straggle-tt.want) > 1e-12 {
 			t.Errorf("after %v: p %v, want %v", tt.at, e.Straggle, tt.want)
 		}
 	}
@@ -272,7 +272,7 @@ func TestHourlyWait(t *testing.T) {
 // Estimates are those by which the next decision is made: ω of a class once it is learned, and rates of enough fetches.
 func TestEstimates(t *testing.T) {
 	w, s := keeping(t, DelayedCopy, 2)
-	if _, ok := s.Estimates(&w.TaskView); ok {
+	if _, ok := w.with(s).Estimates(&w.TaskView); ok {
 		t.Error("estimates although nothing is learned")
 	}
 	s.Cloning.Learn = LearnedEstimates
@@ -286,14 +286,14 @@ func TestEstimates(t *testing.T) {
 		want.Copies[class].Wait = 7 * time.Second
 	}
 	want.Copies[0].Alone, want.Copies[0].Shared = 4*units.Kbps, 2*units.Kbps
-	if got, ok := s.Estimates(&w.TaskView); !ok || got != want {
+	if got, ok := w.with(s).Estimates(&w.TaskView); !ok || got != want {
 		t.Errorf("before ω is learned: %+v, want %+v", got, want)
 	}
 	w.Slots[0].Used = [2]int{4, 0}
 	w.Jobs[0].Stages[0].Durations = []time.Duration{2 * time.Second}
 	w.beat(s, time.Second, 0)
-	want.Copies[0].Wait = s.Keep(&w.TaskView, &w.Jobs[0], 0)
-	if got, _ := s.Estimates(&w.TaskView); got != want || want.Copies[0].Wait == 7*time.Second {
+	want.Copies[0].Wait = w.x.Keep(&w.TaskView, &w.Jobs[0], 0)
+	if got, _ := w.x.Estimates(&w.TaskView); got != want || want.Copies[0].Wait == 7*time.Second {
 		t.Errorf("after: %+v, want %+v, with another ω than the given one", got, want)
 	}
 }

@@ -87,44 +87,35 @@ func ExpectedGain(wait, gap, penalty time.Duration) time.Duration {
 	return time.Duration((1 - math.Exp(-float64(wait)/float64(gap))) * float64(penalty-gap))
 }
 
-// remembersTime reports whether the time of the previous heartbeat matters.
-func (p Delay) remembersTime() bool { return p.Waiting == ByTime }
-
-// The elements of TaskJob.Memory. BySkips uses memoryWait for the number of skips.
-const (
-	memoryLevel   = iota // locality of the most recently launched map
-	memoryWait           // accumulated wait in nanoseconds
-	memorySkipped        // 1 if the job was skipped at the previous heartbeat
-)
+// delayed is what delay scheduling remembers of a job.
+type delayed struct {
+	level   policies.Locality // of the most recently launched map
+	wait    time.Duration     // BySkips: the number of skips before the previous heartbeat
+	skipped bool              // at the previous heartbeat
+}
 
 // delaying is delay scheduling during one decision.
 type delaying struct {
 	Delay
-	level, wait []int64 // by job
-	skipped     []int   // by job: 1 if skipped at this heartbeat
-	since       int64   // the time since the previous heartbeat, in nanoseconds
-	threshold   units.Rate
+	jobs      []jobMemory
+	threshold units.Rate
 }
 
-// start prepares a decision. After it, add is called for every job.
+// start prepares a decision. A job that was skipped at the previous heartbeat has waited since then.
 func (x *delaying) start(d *decision, p Delay) {
 	x.Delay = p
 	if p.Waiting == NoWait {
 		return
 	}
-	n := len(d.v.Jobs)
-	x.level, x.wait, x.skipped = d.a.Counts(n), d.a.Counts(n), d.a.Ints(n)
-	if p.Waiting == ByTime && len(d.v.Memory) >= ownMemory {
-		x.since = max(int64(d.v.Now)-d.v.Memory[0], 0)
+	x.jobs, x.threshold = d.jobs, p.threshold(d)
+	since := time.Duration(1)
+	if p.Waiting == ByTime {
+		since = max(d.v.Now-d.last, 0)
 	}
-	x.threshold = p.threshold(d)
-}
-
-// add adds the time since the previous heartbeat to the wait of a job that was skipped then.
-func (x *delaying) add(job int, m *[3]int64) {
-	x.level[job], x.wait[job] = m[memoryLevel], m[memoryWait]
-	if m[memorySkipped] != 0 {
-		x.wait[job] += x.since
+	for i := range x.jobs {
+		if j := &x.jobs[i]; j.skipped {
+			j.wait, j.skipped = j.wait+since, false
+		}
 	}
 }
 
@@ -149,7 +140,7 @@ func (x *delaying) allowed(d *decision, q queue, job int) policies.Locality {
 	if x.ByRate && x.processorBound(d, j) {
 		return policies.OffRack
 	}
-	level, wait := x.level[job], time.Duration(x.wait[job])
+	level, wait := x.jobs[job].level, x.jobs[job].wait
 	if x.Waiting == BySkips {
 		skips := x.Skips
 		if skips <= 0 {
@@ -161,9 +152,9 @@ func (x *delaying) allowed(d *decision, q queue, job int) policies.Locality {
 		return policies.NodeLocal
 	}
 	switch {
-	case level >= 2 || level == 1 && wait >= x.T2 || level <= 0 && wait >= x.T1+x.T2:
+	case level == policies.OffRack || level == policies.RackLocal && wait >= x.T2 || wait >= x.T1+x.T2:
 		return policies.OffRack
-	case level == 1 || wait >= x.T1:
+	case level == policies.RackLocal || wait >= x.T1:
 		return policies.RackLocal
 	default:
 		return policies.NodeLocal
@@ -196,31 +187,14 @@ func (x *delaying) processorBound(d *decision, j *policies.TaskJob) bool {
 }
 
 // skip notes that a job let its turn pass.
-func (x *delaying) skip(job int) { x.skipped[job] = 1 }
+func (x *delaying) skip(job int) { x.jobs[job].skipped = true }
 
 // launched notes the launch of a map with this locality.
 func (x *delaying) launched(job int, l policies.Locality) {
 	switch {
 	case x.Waiting == ByTime:
-		x.level[job], x.wait[job] = int64(l), 0
+		x.jobs[job].level, x.jobs[job].wait = l, 0
 	case x.Waiting == BySkips && l == policies.NodeLocal:
-		x.wait[job] = 0
-	}
-}
-
-// finish stores what has changed. A job that was skipped and is still waiting counts the skip.
-func (x *delaying) finish(d *decision) {
-	if x.Waiting == NoWait {
-		return
-	}
-	for i := range d.v.Jobs {
-		skipped := int64(x.skipped[i])
-		m := [3]int64{memoryLevel: x.level[i], memoryWait: x.wait[i], memorySkipped: skipped}
-		if x.Waiting == BySkips {
-			m[memoryWait], m[memorySkipped] = x.wait[i]+skipped, 0
-		}
-		if m != d.v.Jobs[i].Memory {
-			d.a.Jobs = append(d.a.Jobs, policies.JobMemory{Job: i, Value: m})
-		}
+		x.jobs[job].wait = 0
 	}
 }

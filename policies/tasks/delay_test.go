@@ -15,11 +15,11 @@ import (
 // to 3 are in rack 1, 4 to 6 in rack 2 and 7 to 9 in rack 3.
 func TestDelayByTime(t *testing.T) {
 	type beat struct {
-		at       int // seconds
-		host     topo.HostID
-		launch   policies.Locality // skipped
-		level    int64             // after it
-		waitSecs int64
+		at     int // seconds
+		host   topo.HostID
+		launch policies.Locality // skipped
+		level  policies.Locality // after it
+		wait   time.Duration     // in seconds
 	}
 	const skip = policies.Locality(-1)
 	for _, tt := range []struct {
@@ -53,9 +53,9 @@ func TestDelayByTime(t *testing.T) {
 				got = a.Launch[0].Locality
 				left--
 			}
-			m := w.Jobs[0].Memory
-			if got != b.launch || m[memoryLevel] != b.level || m[memoryWait] != b.waitSecs*int64(time.Second) {
-				t.Errorf("%s: t=%d host %d: launch %d, memory %v, want launch %d, level %d, wait %d s", tt.name, b.at, b.host, got, m, b.launch, b.level, b.waitSecs)
+			m := w.x.jobs[0].delayed
+			if got != b.launch || m.level != b.level || m.wait != b.wait*time.Second {
+				t.Errorf("%s: t=%d host %d: launch %d, memory %+v, want launch %d, level %d, wait %d s", tt.name, b.at, b.host, got, m, b.launch, b.level, b.wait)
 			}
 		}
 	}
@@ -71,14 +71,14 @@ func TestDelayCountsSkippedTimeOnly(t *testing.T) {
 	s := Scheduler{Order: FIFO{}, Delay: Delay{Waiting: ByTime, T1: 5 * time.Second, T2: 5 * time.Second}}
 	w.beat(s, 0, 0)
 	w.beat(s, 4*time.Second, 1)
-	if m := w.Jobs[1].Memory; m != [3]int64{} {
-		t.Errorf("job 2 remembers %v, but it was not its turn", m)
+	if m := w.x.jobs[1].delayed; m != (delayed{}) {
+		t.Errorf("job 2 remembers %+v, but it was not its turn", m)
 	}
 	w.Jobs[0].Stages[0].Pending = [3]int{}
 	w.beat(s, 5*time.Second, 1)
 	w.beat(s, 7*time.Second, 1)
-	if m := w.Jobs[1].Memory; m != [3]int64{0, int64(2 * time.Second), 1} {
-		t.Errorf("job 2 remembers %v, want a wait of 2 s", m)
+	if m := w.x.jobs[1].delayed; m != (delayed{wait: 2 * time.Second, skipped: true}) {
+		t.Errorf("job 2 remembers %+v, want a wait of 2 s", m)
 	}
 	w.Jobs[1].Stages[0].Anywhere = true
 	if a := w.beat(s, 8*time.Second, 1); len(a.Launch) != 1 {
@@ -104,8 +104,8 @@ func TestDelayBySkips(t *testing.T) {
 	w.Jobs[0].Stages[0].Pending = [3]int{1, 2, 3}
 	w.beat(s, 0, 0)
 	w.Jobs[0].Stages[0].Pending = [3]int{0, 2, 3}
-	if a := w.beat(s, 0, 0); len(a.Launch) != 0 || w.Jobs[0].Memory[memoryWait] != 1 {
-		t.Errorf("after a node-local launch: %+v, memory %v, want a skip", a.Launch, w.Jobs[0].Memory)
+	if a := w.beat(s, 0, 0); len(a.Launch) != 0 || w.x.jobs[0].delayed != (delayed{skipped: true}) {
+		t.Errorf("after a node-local launch: %+v, memory %+v, want a skip", a.Launch, w.x.jobs[0].delayed)
 	}
 }
 

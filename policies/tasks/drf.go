@@ -102,4 +102,4 @@ func (q *drf) jobs([]jobs.TaskKind) iter.Seq[int] {
 
 func (q *drf) launched(job int, st *policies.StageState) { q.add(q.of(job), 1, st.Need) }
 func (*drf) starving(int) bool                           { return false }
-func (*drf) finish() []int64                             { return nil }
+func (*drf) finish()                                     {}

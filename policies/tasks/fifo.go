@@ -101,4 +101,4 @@ func (fifo) kinds() [][]jobs.TaskKind             { return mapsFirst }
 func (q fifo) jobs([]jobs.TaskKind) iter.Seq[int] { return slices.Values(q.order) }
 func (fifo) launched(int, *policies.StageState)   {}
 func (fifo) starving(int) bool                    { return false }
-func (fifo) finish() []int64                      { return nil }
+func (fifo) finish()                              {}

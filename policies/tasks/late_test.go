@@ -84,10 +84,10 @@ func TestBackupsAreLimited(t *testing.T) {
 		s.Speculation.After, s.Speculation.Cap = 0, rapid.Float64Range(0, 0.5).Draw(t, "cap")
 		s.Speculation.HostPercentile = rapid.Float64Range(0, 1).Draw(t, "slow host")
 		c := policytest.TaskClusters().Draw(t, "cluster")
-		c.Use(s)
+		x := c.Use(s)
 		for range rapid.IntRange(1, 60).Draw(t, "heartbeats") {
 			v, a := c.View(s.Needs()), policies.Assignment{}
-			s.Assign(v, &a)
+			x.Assign(v, &a)
 			slots, extra := 0, 0
 			attempts := map[jobs.TaskID]int{}
 			for _, h := range v.Slots {
@@ -131,10 +131,10 @@ func TestBackupsShortenJobs(t *testing.T) {
 	run := func(s Scheduler, slow int) (took time.Duration, backups int) {
 		c := policytest.NewTaskCluster(racks(t, 2, 3), []policytest.ToyJob{{ID: 1, Maps: 10, Reduces: 4, Length: time.Second, Slow: slow}})
 		c.Slots = [jobs.TaskKinds]int{2, 1}
-		c.Use(s)
+		x := c.Use(s)
 		for c.Unfinished() > 0 && c.Now() < time.Minute {
 			var a policies.Assignment
-			s.Assign(c.View(s.Needs()), &a)
+			x.Assign(c.View(s.Needs()), &a)
 			backups += len(a.Backup)
 			c.Take(&a)
 			c.Next()

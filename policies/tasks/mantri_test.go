@@ -124,10 +124,10 @@ func TestMantriKeepsTasks(t *testing.T) {
 			c = smallJobs(t, f)
 			c.Slots = [jobs.TaskKinds]int{2, 1}
 		}
-		c.Use(s)
+		x := c.Use(s)
 		for range rapid.IntRange(30, 90).Draw(t, "heartbeats") {
 			v, a := c.View(s.Needs()), policies.Assignment{}
-			s.Assign(v, &a)
+			x.Assign(v, &a)
 			before, _ := running(v, &policies.Assignment{})
 			after, _ := running(v, &a)
 			for id, n := range before {
@@ -157,10 +157,10 @@ func TestMantriShortensJobs(t *testing.T) {
 		run := func(s Scheduler, slow int) (took time.Duration) {
 			c := policytest.NewTaskCluster(racks(t, 2, 3), []policytest.ToyJob{{ID: 1, Maps: 16, Reduces: 2, Length: time.Second, Slow: slow}})
 			c.Slots = [jobs.TaskKinds]int{slots, 1}
-			c.Use(s)
+			x := c.Use(s)
 			for c.Unfinished() > 0 && c.Now() < time.Minute {
 				var a policies.Assignment
-				s.Assign(c.View(s.Needs()), &a)
+				x.Assign(c.View(s.Needs()), &a)
 				c.Take(&a)
 				c.Next()
 			}

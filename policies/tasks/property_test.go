@@ -57,10 +57,10 @@ func TestWorkConserving(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := policytest.TaskClusters().Draw(t, "cluster")
-				c.Use(s)
+				x := c.Use(s)
 				for range rapid.IntRange(1, 30).Draw(t, "heartbeats") {
 					v, a := c.View(policies.Needs{}), policies.Assignment{}
-					s.Assign(v, &a)
+					x.Assign(v, &a)
 					checkConserving(t, v, &a)
 					c.Take(&a)
 					c.Next()
@@ -109,10 +109,10 @@ func TestMinimumSharesComeFirst(t *testing.T) {
 			pools = append(pools, Pool{Name: u, Min: [2]int{least[u], least[u]}})
 		}
 		s := Scheduler{Order: Fair{Pools: pools}}
-		c.Use(s)
+		x := c.Use(s)
 		for range rapid.IntRange(1, 40).Draw(t, "heartbeats") {
 			v, a := c.View(policies.Needs{}), policies.Assignment{}
-			s.Assign(v, &a)
+			x.Assign(v, &a)
 			slots := [jobs.TaskKinds]int{}
 			for _, h := range v.Slots {
 				for k := range slots {
@@ -166,10 +166,10 @@ func TestFairDoesNotStarve(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := endless(t, f)
 				others := c.Unfinished() - 1
-				c.Use(s)
+				x := c.Use(s)
 				for len(c.Ended) < others && c.Now() < time.Minute {
 					var a policies.Assignment
-					s.Assign(c.View(policies.Needs{}), &a)
+					x.Assign(c.View(policies.Needs{}), &a)
 					c.Take(&a)
 					c.Next()
 				}
@@ -191,11 +191,11 @@ func TestKillsReachTheShare(t *testing.T) {
 			{ID: 2, User: "late", Maps: late, Length: time.Hour, Submit: 2 * time.Second}})
 		c.Slots = [jobs.TaskKinds]int{rapid.IntRange(1, 3).Draw(t, "slots"), 0}
 		s := Scheduler{Order: Fair{Starvation: Starvation{FairTimeout: time.Second, Fraction: 1, Kill: true, Every: time.Duration(rapid.IntRange(0, 1500).Draw(t, "every")) * time.Millisecond}}}
-		c.Use(s)
+		x := c.Use(s)
 		kills := 0
 		for c.Now() < 20*time.Second {
 			var a policies.Assignment
-			s.Assign(c.View(policies.Needs{}), &a)
+			x.Assign(c.View(policies.Needs{}), &a)
 			kills += len(a.Kill)
 			c.Take(&a)
 			c.Next()
@@ -213,33 +213,28 @@ func TestUnrelatedInput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := contenders()[rapid.SampledFrom([]string{"fair, all", "fair, skips", "drf", "fifo, delay"}).Draw(t, "policy")]
 		c := policytest.TaskClusters().Draw(t, "cluster")
-		c.Use(s)
+		x, other := c.Use(s), s
+		rename := map[string]string{"ann": "zoe", "bob": "bill", "cy": "", "": "cy", "dee": "x", "eve": "a"}
+		if fair, ok := s.Order.(Fair); ok {
+			fair.Pools = append(rapid.Permutation(fair.Pools).Draw(t, "pools"), Pool{Name: "unused", Weight: 9, Min: [2]int{100, 100}})
+			for i := range fair.Pools {
+				fair.Pools[i].Name = cmp.Or(rename[fair.Pools[i].Name], fair.Pools[i].Name)
+			}
+			other.Order = fair
+		}
+		y := other.New()
 		for range rapid.IntRange(1, 30).Draw(t, "heartbeats") {
 			v, a := c.View(policies.Needs{}), policies.Assignment{}
-			s.Assign(v, &a)
-
-			other := s
-			rename := map[string]string{"ann": "zoe", "bob": "bill", "cy": "", "": "cy", "dee": "x", "eve": "a"}
+			x.Assign(v, &a)
 			u := c.View(policies.Needs{})
-			if fair, ok := s.Order.(Fair); ok {
-				fair.Pools = append(rapid.Permutation(fair.Pools).Draw(t, "pools"), Pool{Name: "unused", Weight: 9, Min: [2]int{100, 100}})
-				if len(u.Memory) <= ownMemory {
-					for i := range fair.Pools {
-						fair.Pools[i].Name = cmp.Or(rename[fair.Pools[i].Name], fair.Pools[i].Name)
-					}
-				}
-				other.Order = fair
-			}
-			if len(u.Memory) <= ownMemory { // else it has hashes of names
-				for i := range u.Jobs {
-					u.Jobs[i].User = rename[u.Jobs[i].User]
-				}
+			for i := range u.Jobs {
+				u.Jobs[i].User = rename[u.Jobs[i].User]
 			}
 			at := rapid.IntRange(0, len(u.Jobs)).Draw(t, "idle job before")
 			u.Jobs = slices.Insert(u.Jobs, at, policies.TaskJob{ID: 1000, User: "idle", Stages: []policies.StageState{{Kind: jobs.Map, Tasks: 1, Done: 1, Need: jobs.Resources{CPU: 1, Memory: units.GB}}}})
 			u.Count()
 			var b policies.Assignment
-			other.Assign(u, &b)
+			y.Assign(u, &b)
 			for i := range b.Launch {
 				if b.Launch[i].Job > at {
 					b.Launch[i].Job--
@@ -279,10 +274,10 @@ func TestReducesPerUser(t *testing.T) {
 
 // checkReducesPerUser runs heartbeats and reports whether a reduce waited because of the limit.
 func checkReducesPerUser(t rapid.TB, c *policytest.TaskCluster, s Scheduler, heartbeats int) (reached bool) {
-	c.Use(s)
+	x := c.Use(s)
 	for range heartbeats {
 		v, a := c.View(policies.Needs{}), policies.Assignment{}
-		s.Assign(v, &a)
+		x.Assign(v, &a)
 		on := map[string]int{}
 		for i := range v.Jobs {
 			on[v.Jobs[i].User] += countOn(&v.Jobs[i], v.Host, func(x *policies.AttemptState) bool { return x.Kind == jobs.Reduce })
@@ -321,7 +316,7 @@ func TestRoomForOutputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := policytest.TaskClusters().Draw(t, "cluster")
-				c.Use(s)
+				x := c.Use(s)
 				for range rapid.IntRange(1, 30).Draw(t, "heartbeats") {
 					v, a := c.View(policies.Needs{}), policies.Assignment{}
 					left := units.Bytes(rapid.IntRange(-1, 10).Draw(t, "space"))
@@ -329,7 +324,7 @@ func TestRoomForOutputs(t *testing.T) {
 					for i := range v.Jobs {
 						v.Jobs[i].Stages[0].Output = units.Bytes(i % 4)
 					}
-					s.Assign(v, &a)
+					x.Assign(v, &a)
 					for _, l := range a.Launch {
 						left -= v.Jobs[l.Job].Stages[l.Stage].Output
 					}

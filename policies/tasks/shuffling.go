@@ -59,99 +59,60 @@ func DefaultShuffling() Shuffling {
 func (p Shuffling) on() bool { return p.NASS || p.SARP || p.SAMP }
 
 // shuffling is ShuffleWatcher during one decision.
-//
-// Its memory is its own length, the time of the newest measurement; for each rack the number of intervals
-// above the threshold and the counters at that time; then for each unfinished job its ID, the maps and reduces
-// that SAMP has assigned to each rack, and the number of these maps that no such rack stores.
 type shuffling struct {
 	Shuffling
 	d         *decision
 	rack      int
 	racks     int
 	saturated bool
-	plans     []plan // by job
-	head      []int64
 }
 
 // plan is the choice of SAMP for a job, by rack, and in remote the number of maps that none of its racks stores; all
-// zero without SAMP.
-type plan struct{ maps, reduces, remote []int64 }
-
-// planSize returns the number of elements of a plan.
-func planSize(racks int) int { return 2*racks + 1 }
-
-// planOf returns the plan in a part of a memory.
-func planOf(m []int64) plan {
-	racks := len(m) / 2
-	return plan{m[:racks], m[racks : 2*racks], m[2*racks:]}
+// zero without SAMP. It is nil before the first decision with the job.
+type plan struct {
+	maps, reduces []int
+	remote        int
 }
 
-const shuffleHead = 2 // elements of the memory before those of racks
-
-// size returns the number of elements of a memory that belong to ShuffleWatcher.
-func (p Shuffling) size(memory []int64) int {
-	if !p.on() || len(memory) == 0 {
-		return 0
-	}
-	return int(min(max(memory[0], 0), int64(len(memory)))) // memory of another policy is not trusted
+// measured is what NetSat has measured, by rack: the number of intervals above the threshold, and the counters at the
+// time of the newest measurement.
+type measured struct {
+	at             time.Duration
+	over           []int64
+	received, sent []units.Bytes
 }
 
 // begin returns ShuffleWatcher for one decision; nil if all its parts are off.
-func (p Shuffling) begin(d *decision, memory []int64) *shuffling {
+func (p Shuffling) begin(d *decision) *shuffling {
 	if !p.on() {
 		return nil
 	}
 	racks := d.v.Fabric.Racks()
-	x := &shuffling{Shuffling: p, d: d, rack: int(d.v.Fabric.RackOf(d.v.Host)), racks: racks, plans: make([]plan, len(d.v.Jobs))}
-	x.head = d.a.Counts(shuffleHead + 3*racks)
-	if len(memory) >= len(x.head) {
-		copy(x.head, memory)
-		memory = memory[len(x.head):]
-	} else {
-		memory = nil
-	}
+	x := &shuffling{Shuffling: p, d: d, rack: int(d.v.Fabric.RackOf(d.v.Host)), racks: racks}
 	if p.NASS {
+		if d.netSat.over == nil {
+			d.netSat = measured{over: make([]int64, racks), received: make([]units.Bytes, racks), sent: make([]units.Bytes, racks)}
+		}
 		x.measure()
-		x.saturated = p.Saturated(x.head[shuffleHead:shuffleHead+racks], x.rack)
+		x.saturated = p.Saturated(d.netSat.over, x.rack)
 	}
-	// Jobs keep their order, and end.
-	size := 1 + planSize(racks)
-	for i := range d.v.Jobs {
-		for len(memory) >= size && memory[0] != int64(d.v.Jobs[i].ID) && !known(d.v.Jobs[i:], memory[0]) {
-			memory = memory[size:]
-		}
-		if len(memory) >= size && memory[0] == int64(d.v.Jobs[i].ID) {
-			x.plans[i] = planOf(memory[1:size])
-			memory = memory[size:]
-		}
-	}
-	for i := range x.plans {
-		if x.plans[i].maps == nil {
-			x.plans[i] = x.plan(i)
+	for i := range d.jobs {
+		if d.jobs[i].plan.maps == nil {
+			d.jobs[i].plan = x.plan(i)
 		}
 	}
 	return x
 }
 
-func known(list []policies.TaskJob, id int64) bool {
-	for i := range list {
-		if int64(list[i].ID) == id {
-			return true
-		}
-	}
-	return false
-}
-
 // measure compares the counters of racks with those an interval ago.
 func (x *shuffling) measure() {
-	now, since := int64(x.d.v.Now), x.head[1]
-	if now-since < max(int64(x.Interval), 1) {
+	m := &x.d.netSat
+	elapsed := x.d.v.Now - m.at
+	if elapsed < max(x.Interval, 1) {
 		return
 	}
-	x.head[1] = now
+	m.at = x.d.v.Now
 	n := x.racks
-	over, rx, tx := x.head[shuffleHead:shuffleHead+n], x.head[shuffleHead+n:shuffleHead+2*n], x.head[shuffleHead+2*n:]
-	elapsed := time.Duration(now - since)
 	up, down, limit := make([]float64, n), make([]float64, n), make([]float64, n)
 	f := x.d.v.Fabric
 	for r := range n {
@@ -171,11 +132,11 @@ func (x *shuffling) measure() {
 			up[r], down[r] = links(x.d.v.Load)
 		case !x.TrueLoad && r < len(x.d.v.Racks):
 			s := &x.d.v.Racks[r]
-			up[r], down[r] = perSecond(s.Sent-units.Bytes(tx[r]), elapsed), perSecond(s.Received-units.Bytes(rx[r]), elapsed)
-			rx[r], tx[r] = int64(s.Received), int64(s.Sent)
+			up[r], down[r] = perSecond(s.Sent-m.sent[r], elapsed), perSecond(s.Received-m.received[r], elapsed)
+			m.received[r], m.sent[r] = s.Received, s.Sent
 		}
 	}
-	x.Observe(over, up, down, limit)
+	x.Observe(m.over, up, down, limit)
 }
 
 func perSecond(b units.Bytes, d time.Duration) float64 { return float64(b) / d.Seconds() }
@@ -204,14 +165,15 @@ func (x *shuffling) ratio(j *policies.TaskJob) float64 {
 // plan chooses the racks of a job that has just been submitted.
 func (x *shuffling) plan(job int) plan {
 	j := &x.d.v.Jobs[job]
-	p := planOf(x.d.a.Counts(planSize(x.racks)))
+	none := make([]int, x.racks)
+	p := plan{maps: none, reduces: none}
 	if !x.SAMP || j.Shuffle == nil || len(j.Shuffle.Blocks) == 0 {
 		return p
 	}
 	in := shuffle.Input{Racks: x.racks, SIR: x.ratio(j), Reduces: reduces(j), Preferring: make([]int, x.racks)}
-	for _, other := range x.plans {
-		for r, n := range other.maps {
-			in.Preferring[r] += int(min(n, 1))
+	for i := range x.d.jobs {
+		for r, n := range x.d.jobs[i].plan.maps {
+			in.Preferring[r] += min(n, 1)
 		}
 	}
 	for _, b := range j.Shuffle.Blocks {
@@ -229,11 +191,7 @@ func (x *shuffling) plan(job int) plan {
 	if err != nil {
 		return p // of a view that is not valid
 	}
-	for r := range x.racks {
-		p.maps[r], p.reduces[r] = int64(c.Maps[r]), int64(c.Reduces[r])
-	}
-	p.remote[0] = int64(c.Remote)
-	return p
+	return plan{c.Maps, c.Reduces, c.Remote}
 }
 
 // reduces returns the number of reduces of a job.
@@ -258,11 +216,11 @@ func (x *shuffling) wantsReduce(job int) bool {
 			done, all = done+st.Done, all+st.Tasks
 		}
 	}
-	tentative, intermediate := make([]int, x.racks), make([]float64, x.racks)
-	for r := range x.racks {
-		tentative[r], intermediate[r] = int(x.plans[job].reduces[r]), float64(j.Shuffle.Intermediate[r])
+	intermediate := make([]float64, x.racks)
+	for r := range intermediate {
+		intermediate[r] = float64(j.Shuffle.Intermediate[r])
 	}
-	preferred := shuffle.SARP(done, all, x.MapCompletion, intermediate, tentative, reduces(j))
+	preferred := shuffle.SARP(done, all, x.MapCompletion, intermediate, x.d.jobs[job].plan.reduces, reduces(j))
 	placed := j.Shuffle.Reduces[x.rack] + x.launched(job, jobs.Reduce)
 	return placed < preferred[x.rack]
 }
@@ -270,11 +228,11 @@ func (x *shuffling) wantsReduce(job int) bool {
 // wantsMap reports whether SAMP prefers the host's rack for a map of a job: one whose input the rack stores, or
 // another if the plan has maps that no preferred rack stores, until as many run there or are done as are assigned.
 func (x *shuffling) wantsMap(job int, near policies.Locality) bool {
-	p := x.plans[job]
+	p := &x.d.jobs[job].plan
 	if near < policies.OffRack || p.maps[x.rack] == 0 {
 		return p.maps[x.rack] > 0
 	}
-	return p.remote[0] > 0 && int64(x.d.v.Jobs[job].Shuffle.Maps[x.rack]+x.launched(job, jobs.Map)) < p.maps[x.rack]
+	return p.remote > 0 && x.d.v.Jobs[job].Shuffle.Maps[x.rack]+x.launched(job, jobs.Map) < p.maps[x.rack]
 }
 
 // launched returns the number of tasks of a job and a kind that this decision has launched.
@@ -285,23 +243,6 @@ func (x *shuffling) launched(job int, k jobs.TaskKind) (n int) {
 		}
 	}
 	return n
-}
-
-// memory returns what ShuffleWatcher remembers.
-func (x *shuffling) memory() []int64 {
-	if x == nil {
-		return nil
-	}
-	out := x.d.a.Counts(len(x.head) + len(x.plans)*(1+planSize(x.racks)))
-	n := copy(out, x.head)
-	for i, p := range x.plans {
-		out[n] = int64(x.d.v.Jobs[i].ID)
-		n += 1 + copy(out[n+1:], p.maps)
-		n += copy(out[n:], p.reduces)
-		n += copy(out[n:], p.remote)
-	}
-	out[0] = int64(len(out))
-	return out
 }
 
 // option is what NASS may choose of one job.

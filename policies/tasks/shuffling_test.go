@@ -119,19 +119,16 @@ func TestSAMPPlansOnce(t *testing.T) {
 			j.Shuffle.Blocks = append(j.Shuffle.Blocks, policies.PlacedBlock{Size: units.MB, Racks: []topo.RackID{rack, (rack + 1) % 4}})
 		}
 	}
-	planned := func() (out [][]int64) {
-		d := &decision{v: &w.TaskView, a: &w.a}
-		w.a.Reset()
-		memory := w.Memory[ownMemory:]
-		for _, p := range s.Shuffle.begin(d, memory[:s.Shuffle.size(memory)]).plans {
-			out = append(out, slices.Clone(p.maps))
+	planned := func() (out [][]int) {
+		for _, j := range w.x.jobs {
+			out = append(out, j.plan.maps)
 		}
 		return out
 	}
 	add(0)
 	add(2)
 	w.beat(s, time.Second, 0)
-	if got := planned(); !reflect.DeepEqual(got, [][]int64{{3, 0, 0, 0}, {0, 0, 3, 0}}) {
+	if got := planned(); !reflect.DeepEqual(got, [][]int{{3, 0, 0, 0}, {0, 0, 3, 0}}) {
 		t.Fatalf("maps %v", got)
 	}
 	w.Jobs = w.Jobs[1:]
@@ -139,7 +136,7 @@ func TestSAMPPlansOnce(t *testing.T) {
 	add(0)
 	w.Jobs[1].ID = 9
 	w.beat(s, 2*time.Second, 0)
-	if got := planned(); !reflect.DeepEqual(got, [][]int64{{0, 0, 3, 0}, {3, 0, 0, 0}}) {
+	if got := planned(); !reflect.DeepEqual(got, [][]int{{0, 0, 3, 0}, {3, 0, 0, 0}}) {
 		t.Errorf("maps %v after a job has ended and another has come", got)
 	}
 }
@@ -165,7 +162,7 @@ func TestShareOfAnyRack(t *testing.T) {
 	w.load(2, 1, time.Second)
 	for variant, want := range map[shuffle.Variant]int{shuffle.OwnRack: 0, shuffle.AnyRack: 1} {
 		s.Shuffle.Variant = variant
-		w.Memory = nil
+		w.x = nil
 		if got := w.beat(s, time.Second, 0).Launch; len(got) != 1 || got[0].Job != want {
 			t.Errorf("variant %d: launches %+v, want job %d", variant, got, want)
 		}
@@ -195,14 +192,13 @@ func TestShufflingKeepsTheOrderOfUsers(t *testing.T) {
 			order = DRF{}
 		}
 		base, shuffled := Scheduler{Order: order}, Scheduler{Order: order, Shuffle: parts}
-		c.Use(shuffled)
+		x := c.Use(shuffled)
 		for n := range rapid.IntRange(1, 20).Draw(t, "heartbeats") {
 			v := c.View(shuffled.Needs())
 			var a, b policies.Assignment
-			shuffled.Assign(v, &a)
+			x.Assign(v, &a)
 			w := c.View(base.Needs())
-			w.Memory = nil
-			base.Assign(w, &b)
+			base.New().Assign(w, &b)
 			got, gotFirst := users(v, &a)
 			want, wantFirst := users(w, &b)
 			if !drf && c.Capacity == (jobs.Resources{}) && !reflect.DeepEqual(got, want) {

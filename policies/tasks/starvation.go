@@ -34,130 +34,111 @@ func DefaultStarvation() Starvation {
 	return Starvation{MinTimeout: 60 * time.Second, FairTimeout: 600 * time.Second, Fraction: 0.5, Every: 15 * time.Second}
 }
 
-// starved is what Fair remembers. Its part of TaskView.Memory is the time of the latest round of
-// kills, then a record for each pool and kind below a share: the hash of the name, the kind, and
-// the times since which the pool is below its minimum share and below the fraction of its fair
-// share, or never. Records are sorted by name and kind; equal hashes are in order of their names.
+// shortages are what Fair remembers: the time before which it does not kill again, and since when pools are below their
+// shares.
+type shortages struct {
+	quiet       time.Duration
+	since, next map[poolKind]shortage // next is for the next decision
+}
+
+type poolKind struct {
+	pool string
+	kind jobs.TaskKind
+}
+
+// shortage is since when a pool is below its minimum share, and below the fraction of its fair share; never if it is not.
+type shortage struct{ least, share time.Duration }
+
+const never = math.MinInt64
+
+// carry returns the start of a time that goes on if it had begun before.
+func carry(is bool, old, now time.Duration) time.Duration {
+	switch {
+	case !is:
+		return never
+	case old != never:
+		return old
+	}
+	return now
+}
+
+// starved are the pools that starve at one decision.
 type starved struct {
-	on      bool
-	round   int64
-	records []record
-	share   [jobs.TaskKinds][]float64 // by pool
-	maps    []int                     // by pool: 1 if it starves for maps
+	on    bool
+	pools []starvingPool
+	share [jobs.TaskKinds][]float64 // by pool
+	maps  []int                     // by pool: 1 if it starves for maps
 }
 
-type record struct {
-	pool  int
-	kind  jobs.TaskKind
-	hash  uint64
-	since [2]int64 // below the minimum share, below the fraction of the fair share
-	// These report that the timeouts have expired: the pool starves.
-	timeForMin, timeForShare bool
+// starvingPool is a pool that is below its minimum share or its fair share for longer than the timeout.
+type starvingPool struct {
+	pool         int
+	kind         jobs.TaskKind
+	least, share bool
 }
-
-const (
-	never        = math.MinInt64
-	recordLength = 4
-)
 
 // track finds the pools below their shares, and since when.
 func (s *starved) track(q *fair) {
-	s.on, s.round, s.maps = true, never, q.d.a.Ints(len(q.pools))
-	old := q.d.remembered
-	if len(old) > 0 {
-		s.round, old = old[0], old[1:]
+	s.on, s.maps = true, q.d.a.Ints(len(q.pools))
+	x, now := &q.d.shortages, q.d.v.Now
+	if x.since == nil {
+		x.since, x.next = map[poolKind]shortage{}, map[poolKind]shortage{}
 	}
-	for k := range jobs.TaskKinds {
-		s.share[k] = q.shares(jobs.TaskKind(k))
+	clear(x.next)
+	for k := range jobs.TaskKind(jobs.TaskKinds) {
+		s.share[k] = q.shares(k)
 		for i := range q.pools {
-			x, running := &q.pools[i], float64(q.pools[i].running[k])
-			r := record{pool: i, kind: jobs.TaskKind(k), since: [2]int64{never, never}}
-			below := false
-			if running < math.Floor(x.least[k]) {
-				r.since[0], below = int64(q.d.v.Now), true
+			p, share := &q.pools[i], s.share[k][i]
+			running := float64(p.running[k])
+			low := running < math.Floor(p.least[k])
+			unfair := running < min(float64(q.Fraction*share), math.Floor(share))
+			if !low && !unfair {
+				continue
 			}
-			if share := s.share[k][i]; running < min(float64(q.Fraction*share), math.Floor(share)) {
-				r.since[1], below = int64(q.d.v.Now), true
+			id := poolKind{p.Name, k}
+			b, known := x.since[id]
+			if !known {
+				b = shortage{never, never}
 			}
-			if below {
-				r.hash = hash(q.pools[i].Name)
-				s.records = append(s.records, r)
+			b = shortage{carry(low, b.least, now), carry(unfair, b.share, now)}
+			x.next[id] = b
+			r := starvingPool{i, k, low && now-b.least > q.MinTimeout, unfair && now-b.share > q.FairTimeout}
+			if !r.least && !r.share {
+				continue
+			}
+			s.pools = append(s.pools, r)
+			if k == jobs.Map {
+				s.maps[i] = 1
 			}
 		}
 	}
-	slices.SortFunc(s.records, func(a, b record) int {
-		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(q.pools[a.pool].Name, q.pools[b.pool].Name), cmp.Compare(a.kind, b.kind))
-	})
-	for i := range s.records {
-		r := &s.records[i]
-		for ; len(old) >= recordLength; old = old[recordLength:] {
-			order := cmp.Or(cmp.Compare(uint64(old[0]), r.hash), cmp.Compare(jobs.TaskKind(old[1]), r.kind))
-			if order > 0 {
-				break
-			}
-			if order == 0 {
-				for n := range r.since {
-					if r.since[n] != never && old[2+n] != never {
-						r.since[n] = old[2+n]
-					}
-				}
-				old = old[recordLength:]
-				break
-			}
-		}
-		now := int64(q.d.v.Now)
-		r.timeForMin = r.since[0] != never && time.Duration(now-r.since[0]) > q.MinTimeout
-		r.timeForShare = r.since[1] != never && time.Duration(now-r.since[1]) > q.FairTimeout
-		if r.kind == jobs.Map && (r.timeForMin || r.timeForShare) {
-			s.maps[r.pool] = 1
-		}
-	}
+	x.since, x.next = x.next, x.since
 }
 
 // starving reports whether the pool of a job starves for maps.
 func (q *fair) starving(job int) bool { return q.starved.on && q.starved.maps[q.of(job)] != 0 }
 
-// finish kills tasks, and returns what Fair remembers.
-func (q *fair) finish() []int64 {
-	s := &q.starved
-	if !s.on {
-		return nil
+// finish kills tasks if a pool starves and the latest round of kills is long enough ago.
+func (q *fair) finish() {
+	x, now := &q.d.shortages, q.d.v.Now
+	if q.Kill && len(q.starved.pools) > 0 && now >= x.quiet {
+		x.quiet = now + q.Every
+		q.kill()
 	}
-	now := int64(q.d.v.Now)
-	recent := s.round != never && now-s.round < int64(q.Every)
-	if q.Kill && !recent && q.kill() {
-		s.round, recent = now, true
-	}
-	if len(s.records) == 0 && !recent {
-		return nil
-	}
-	out := q.d.a.Counts(1 + recordLength*len(s.records))
-	out[0] = s.round
-	for i, r := range s.records {
-		copy(out[1+recordLength*i:], []int64{int64(r.hash), int64(r.kind), r.since[0], r.since[1]})
-	}
-	return out
 }
 
-// kill chooses the attempts to kill. It reports whether a pool starves.
-func (q *fair) kill() bool {
+// kill chooses the attempts to kill.
+func (q *fair) kill() {
 	var need [jobs.TaskKinds]int
-	starves := false
-	for _, r := range q.starved.records {
+	for _, r := range q.starved.pools {
 		target := 0.0
-		if r.timeForMin {
+		if r.least {
 			target = q.pools[r.pool].least[r.kind]
 		}
-		if r.timeForShare {
+		if r.share {
 			target = max(target, q.starved.share[r.kind][r.pool])
 		}
-		if r.timeForMin || r.timeForShare {
-			starves = true
-			need[r.kind] += max(int(target)-q.pools[r.pool].running[r.kind], 0)
-		}
-	}
-	if !starves {
-		return false
+		need[r.kind] += max(int(target)-q.pools[r.pool].running[r.kind], 0)
 	}
 	left := math.MaxInt
 	if q.Most > 0 {
@@ -166,7 +147,6 @@ func (q *fair) kill() bool {
 	for k := range jobs.TaskKinds {
 		left -= q.killKind(jobs.TaskKind(k), need[k], left)
 	}
-	return true
 }
 
 // killKind kills attempts of a kind until need will have ended with those that are being killed.

@@ -7,6 +7,7 @@ package tasks
 
 import (
 	"iter"
+	"time"
 
 	"testbed/policies"
 	"testbed/policies/clone"
@@ -45,8 +46,8 @@ type queue interface {
 	launched(job int, st *policies.StageState)
 	// starving reports whether the job's maps may ignore delay scheduling.
 	starving(job int) bool
-	// finish completes the decision after all launches. It returns what the queue must remember.
-	finish() []int64
+	// finish completes the decision after all launches.
+	finish()
 }
 
 var (
@@ -76,31 +77,69 @@ func DefaultDRF() Scheduler {
 // delays by time, count from heartbeat to heartbeat, also where all slots are taken.
 func (s Scheduler) Needs() policies.Needs {
 	fair, ok := s.Order.(Fair)
-	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.remembersTime() || s.Shuffle.NASS || s.Speculation.By != NoSpeculation || s.Cloning.On || s.Blacklist.Above > 0,
+	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.Waiting == ByTime || s.Shuffle.NASS || s.Speculation.By != NoSpeculation || s.Cloning.On || s.Blacklist.Above > 0,
 		TaskProgress: s.Speculation.By != NoSpeculation || s.Cloning.On && (s.Cloning.Learn != GivenEstimates || s.Cloning.Admission == clone.Preemption), History: s.Cloning.On && s.Cloning.Learn != GivenEstimates || s.Blacklist.Above > 0, LinkLoad: s.Shuffle.NASS && !s.Shuffle.TrueLoad, OracleLoad: s.Shuffle.NASS && s.Shuffle.TrueLoad,
 		Shuffle: s.Shuffle.on(), OracleRatio: s.Shuffle.on() && s.Shuffle.Ratios > AtEnd,
 		Hints: policies.Hints{AsksPending: true}}
 }
 
-// The number of leading elements of TaskView.Memory that do not belong to the order.
-const ownMemory = 1
+// New returns an instance that remembers nothing yet.
+func (s Scheduler) New() policies.TaskInstance { return &instance{Scheduler: s} }
+
+// instance is a Scheduler with what it remembers between decisions.
+type instance struct {
+	Scheduler
+	last      time.Duration // the time of the previous decision
+	jobs      []jobMemory   // parallel to TaskView.Jobs; empty if no part uses it
+	netSat    measured
+	learned   learned
+	blacklist blacklist
+	shortages shortages
+}
+
+// jobMemory is what the parts of a scheduler remember of a job.
+type jobMemory struct {
+	id jobs.JobID
+	delayed
+	copies []copies // of each stage; see cloning
+	plan   plan
+}
+
+// follow makes what is remembered of jobs parallel to the jobs of a View. Those that have left are forgotten.
+func (s *instance) follow(list []policies.TaskJob) {
+	if s.Delay.Waiting == NoWait && !s.Shuffle.on() && !s.Cloning.On {
+		return
+	}
+	same := 0
+	for same < len(list) && same < len(s.jobs) && s.jobs[same].id == list[same].ID {
+		same++
+	}
+	if same == len(list) && same == len(s.jobs) {
+		return
+	}
+	rest := make(map[jobs.JobID]jobMemory, len(s.jobs)-same)
+	for _, j := range s.jobs[same:] {
+		rest[j.id] = j
+	}
+	s.jobs = s.jobs[:same]
+	for i := range list[same:] {
+		id := list[same+i].ID
+		j := rest[id]
+		j.id = id
+		s.jobs = append(s.jobs, j)
+	}
+}
 
 // Assign launches tasks on the host, in the order of jobs.
-func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
+func (s *instance) Assign(v *policies.TaskView, a *policies.Assignment) {
 	if v.Host < 0 || int(v.Host) >= len(v.Slots) || s.Order == nil {
 		return
 	}
-	d := &decision{v: v, a: a, host: v.Slots[v.Host]}
-	if len(v.Memory) >= ownMemory {
-		d.remembered = v.Memory[ownMemory:]
-	}
-	part := func(size int) (first []int64) {
-		first, d.remembered = d.remembered[:size], d.remembered[size:]
-		return first
-	}
-	x := s.Shuffle.begin(d, part(s.Shuffle.size(d.remembered)))
-	clones := s.Cloning.begin(d, part(s.Cloning.size(d.remembered)))
-	blacklist := beginBlacklist(s.Blacklist, d, part(blacklistSize(s.Blacklist, d.remembered)))
+	s.follow(v.Jobs)
+	d := &decision{instance: s, v: v, a: a, host: v.Slots[v.Host]}
+	x := s.Shuffle.begin(d)
+	clones := s.Cloning.begin(d)
+	s.blacklist.update(s.Blacklist, v)
 	d.delay.start(d, s.Delay)
 	q := s.start(d)
 	f := filler{decision: d, queue: q, splitting: s.Splitting, cloning: clones}
@@ -109,7 +148,7 @@ func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
 	if s.Speculation.By == ByMantri {
 		f.prune(s.Speculation.Mantri)
 	}
-	if !d.host.Lost && !blacklist.skips() {
+	if !d.host.Lost && !s.blacklist.skips(v) {
 		f.runClones()
 		if s.Speculation.By == ByMantri {
 			f.mantri(s.Speculation.Mantri, true)
@@ -125,36 +164,20 @@ func (s Scheduler) Assign(v *policies.TaskView, a *policies.Assignment) {
 			f.speculate(s.Speculation)
 		}
 	}
-	d.delay.finish(d)
-	parts := [][]int64{x.memory(), clones.memory(), blacklist.memory(), q.finish()}
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
-	if size == 0 && !s.Delay.remembersTime() {
-		if len(v.Memory) > 0 {
-			a.Memory = []int64{}
-		}
-		return
-	}
-	a.Memory = a.Counts(ownMemory + size)
-	a.Memory[0] = int64(v.Now)
-	rest := a.Memory[ownMemory:]
-	for _, p := range parts {
-		rest = rest[copy(rest, p):]
-	}
+	q.finish()
+	s.last = v.Now
 }
 
 // decision is the state of one decision. Slices by job are parallel to TaskView.Jobs.
 type decision struct {
-	v          *policies.TaskView
-	a          *policies.Assignment
-	host       policies.SlotState // of v.Host, including what this decision has launched
-	launches   []int              // of this decision, by job
-	delay      delaying
-	remembered []int64             // by the queue
-	totals     [jobs.TaskKinds]int // see slots
-	counted    bool
+	*instance
+	v        *policies.TaskView
+	a        *policies.Assignment
+	host     policies.SlotState // of v.Host, including what this decision has launched
+	launches []int              // of this decision, by job
+	delay    delaying
+	totals   [jobs.TaskKinds]int // see slots
+	counted  bool
 }
 
 // scan looks at all jobs. If u is not nil, it also finds their users.
@@ -162,11 +185,6 @@ func (d *decision) scan(u *users) {
 	d.launches = d.a.Ints(len(d.v.Jobs))
 	if u != nil {
 		u.start(d)
-	}
-	if d.delay.Waiting != NoWait {
-		for i := range d.v.Jobs {
-			d.delay.add(i, &d.v.Jobs[i].Memory)
-		}
 	}
 }
 

@@ -89,10 +89,11 @@ func racks(t testing.TB, leaves, hosts int) *topo.Fabric {
 	return f
 }
 
-// world is a View that a test changes between decisions, with what the policy remembers.
+// world is a View that a test changes between decisions, with an instance.
 type world struct {
 	policies.TaskView
 	a policies.Assignment
+	x *instance // nil before the first decision
 }
 
 // newWorld returns a world of hosts in racks of 3, with slots.
@@ -126,19 +127,21 @@ func reduceStage(running, pending int) policies.StageState {
 	return st
 }
 
-// beat returns the decision for a heartbeat and stores what the policy remembers. It does not
-// launch anything.
+// with returns the instance with other settings.
+func (w *world) with(s Scheduler) *instance {
+	if w.x == nil {
+		w.x = &instance{}
+	}
+	w.x.Scheduler = s
+	return w.x
+}
+
+// beat returns the decision for a heartbeat. It does not launch anything.
 func (w *world) beat(s Scheduler, at time.Duration, h topo.HostID) *policies.Assignment {
 	w.Now, w.Host = at, h
 	w.a.Reset()
 	w.Count()
-	s.Assign(&w.TaskView, &w.a)
-	for _, m := range w.a.Jobs {
-		w.Jobs[m.Job].Memory = m.Value
-	}
-	if w.a.Memory != nil {
-		w.Memory = slices.Clone(w.a.Memory)
-	}
+	w.with(s).Assign(&w.TaskView, &w.a)
 	return &w.a
 }
 
@@ -272,10 +275,7 @@ func TestBadViews(t *testing.T) {
 					t.Errorf("launches on host %d", h)
 				}
 			}
-			for n := range 9 {
-				w.Memory = slices.Repeat([]int64{5}, n)
-				w.beat(s, time.Second, 0)
-			}
+			w.beat(s, time.Second, 0)
 			w.Slots[0].Lost = true
 			if a := w.beat(s, 2*time.Second, 0); len(a.Launch) > 0 {
 				t.Errorf("launches on a lost host: %+v", a.Launch)

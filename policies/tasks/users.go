@@ -62,12 +62,3 @@ func (u *users) sort(d *decision, order []int) {
 
 // jobs returns the jobs of a user.
 func (u *users) jobs(p int) []int { return u.byUser[u.all[p].end-u.all[p].jobs : u.all[p].end] }
-
-// hash is FNV-1a, which identifies a name in TaskView.Memory.
-func hash(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return h
-}

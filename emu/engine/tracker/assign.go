@@ -57,10 +57,10 @@ func (t *Tracker) assign(h topo.HostID) error {
 	t.view.Cluster, t.view.Host = t.cluster(), h
 	t.answer.Reset()
 	if t.needs.AsksPending {
-		t.cfg.Scheduler.Assign(&t.view, &t.answer)
+		t.scheduler.Assign(&t.view, &t.answer)
 	} else {
 		t.show(h)
-		t.cfg.Scheduler.Assign(&t.view, &t.answer)
+		t.scheduler.Assign(&t.view, &t.answer)
 		t.hide(h)
 	}
 	if err := t.apply(h, &t.answer); err != nil {
@@ -96,15 +96,6 @@ func (t *Tracker) fits(h topo.HostID, k jobs.TaskKind) bool {
 
 // apply carries out an assignment.
 func (t *Tracker) apply(h topo.HostID, a *policies.Assignment) error {
-	if a.Memory != nil {
-		t.view.Memory = append(t.view.Memory[:0], a.Memory...)
-	}
-	for _, m := range a.Jobs {
-		if m.Job < 0 || m.Job >= len(t.order) {
-			return fmt.Errorf("memory of job %d of %d: no such job", m.Job, len(t.order))
-		}
-		t.view.Jobs[m.Job].Memory = m.Value
-	}
 	// Launches are indices of jobs, which change when a job fails.
 	t.picks = t.picks[:0]
 	free := [jobs.TaskKinds]int{}

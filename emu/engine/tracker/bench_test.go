@@ -13,6 +13,7 @@ import (
 // noop is a scheduler that launches nothing.
 type noop struct{ order }
 
+func (noop) New() policies.TaskInstance                      { return noop{} }
 func (noop) Assign(*policies.TaskView, *policies.Assignment) {}
 
 // One heartbeat of a host, without the scheduler, with 1,000 jobs of 60 pending maps each.
@@ -62,6 +63,8 @@ func BenchmarkWorkload(b *testing.B) {
 
 // fifoByJob is fifo without a list of all jobs in each call.
 type fifoByJob struct{ order }
+
+func (fifoByJob) New() policies.TaskInstance { return fifoByJob{} }
 
 func (fifoByJob) Assign(v *policies.TaskView, a *policies.Assignment) {
 	for k := range jobs.TaskKind(jobs.TaskKinds) {

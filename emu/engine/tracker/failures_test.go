@@ -27,6 +27,8 @@ func (c chaos) Needs() policies.Needs {
 	return policies.Needs{EveryHeartbeat: c.kills || c.backups, TaskProgress: c.backups}
 }
 
+func (c chaos) New() policies.TaskInstance { return c }
+
 func (c chaos) Assign(v *policies.TaskView, a *policies.Assignment) {
 	rng := workloads.Stream(c.seed, "chaos", int(v.Now), int(v.Host))
 	for k := range jobs.TaskKind(jobs.TaskKinds) {
@@ -51,7 +53,6 @@ func (c chaos) Assign(v *policies.TaskView, a *policies.Assignment) {
 		}
 	}
 	for j := range v.Jobs {
-		a.Jobs = append(a.Jobs, policies.JobMemory{Job: j, Value: [3]int64{v.Jobs[j].Memory[0] + 1}})
 		if c.kills && v.Now < 5*time.Minute && len(v.Jobs[j].Running) > 0 && rng.IntN(10) == 0 {
 			a.Kill = append(a.Kill, v.Jobs[j].Running[rng.IntN(len(v.Jobs[j].Running))].ID)
 		}

@@ -93,6 +93,8 @@ type keeper struct {
 	time time.Duration
 }
 
+func (k keeper) New() policies.TaskInstance { return k }
+
 func (k keeper) Keep(*policies.TaskView, *policies.TaskJob, int) time.Duration { return k.time }
 
 func (keeper) Source(c *policies.CopyChoice) int {

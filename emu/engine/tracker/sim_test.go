@@ -46,6 +46,8 @@ func (o order) Slots(n [jobs.TaskKinds]int) policies.Limits {
 	return l
 }
 
+func (o order) New() policies.TaskInstance { return o }
+
 func (o order) Assign(v *policies.TaskView, a *policies.Assignment) {
 	for k := range jobs.TaskKind(jobs.TaskKinds) {
 		running := make([]int, len(v.Jobs))

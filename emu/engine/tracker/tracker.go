@@ -81,9 +81,10 @@ type Tracker struct {
 	// launchable is the number of tasks that may be launched, by kind.
 	launchable [jobs.TaskKinds]int
 
-	fetcher policies.Fetcher // nil if only one attempt of a task can end
-	choice  policies.CopyChoice
-	history policies.History
+	scheduler policies.TaskInstance
+	fetcher   policies.Fetcher // nil if only one attempt of a task can end
+	choice    policies.CopyChoice
+	history   policies.History
 	// estimator is nil if the scheduler estimates nothing; samples are its estimates, by time.
 	estimator policies.Estimator
 	samples   []EstimateSample
@@ -149,13 +150,14 @@ func New(cfg Config) (*Tracker, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	t.fetcher, _ = cfg.Scheduler.(policies.Fetcher)
+	t.scheduler = cfg.Scheduler.New()
+	t.fetcher, _ = t.scheduler.(policies.Fetcher)
 	if t.needs.AsksPending {
 		t.view.Near = t.pending
 	}
 	if t.needs.History {
 		t.view.History = &t.history
-		t.estimator, _ = cfg.Scheduler.(policies.Estimator)
+		t.estimator, _ = t.scheduler.(policies.Estimator)
 	}
 	return t, nil
 }

@@ -279,7 +279,6 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	for _, a := range []policies.Assignment{
-		{Jobs: []policies.JobMemory{{Job: 1}}},
 		{Kill: []jobs.AttemptID{{N: 1}}},
 		{Launch: []policies.Launch{{}, {}}},
 	} {
@@ -383,6 +382,8 @@ type counter struct {
 	calls *int
 }
 
+func (c counter) New() policies.TaskInstance { return c }
+
 func (c counter) Assign(v *policies.TaskView, a *policies.Assignment) {
 	*c.calls++
 	c.order.Assign(v, a)
@@ -459,6 +460,8 @@ func TestDrawsAreKeyedByAttempt(t *testing.T) {
 
 // latest is a scheduler that launches tasks of the latest stages first.
 type latest struct{ order }
+
+func (l latest) New() policies.TaskInstance { return l }
 
 func (latest) Assign(v *policies.TaskView, a *policies.Assignment) {
 	for k := range jobs.TaskKind(jobs.TaskKinds) {
@@ -652,4 +655,5 @@ type answers struct{ a policies.Assignment }
 
 func (answers) Needs() policies.Needs                                 { return policies.Needs{} }
 func (answers) Slots(n [2]int) policies.Limits                        { return policies.Limits{Running: n, Computing: n} }
+func (x answers) New() policies.TaskInstance                          { return x }
 func (x answers) Assign(_ *policies.TaskView, a *policies.Assignment) { *a = x.a }
