@@ -193,7 +193,6 @@ func fields(t reflect.Type, above Figure) (out []*Figure) {
 		case above.Key != "":
 			f.Key = above.Key + "." + name
 		}
-		f.Doc = docs[f.Key]
 		kind := field.Type
 		if kind.Kind() == reflect.Pointer {
 			kind, f.omit = kind.Elem(), true
@@ -215,21 +214,19 @@ func fields(t reflect.Type, above Figure) (out []*Figure) {
 	return out
 }
 
-// allFigures are those of Arm.
-var allFigures = fields(reflect.TypeFor[Arm](), Figure{})
-
 // Figures returns all figures of arms that summary.json has, in its order.
 func Figures() []*Figure {
-	return slices.DeleteFunc(slices.Clone(allFigures), func(f *Figure) bool { return strings.Contains(f.Key, ".-") })
+	return slices.DeleteFunc(slices.Clone(declared().figures), func(f *Figure) bool { return strings.Contains(f.Key, ".-") })
 }
 
 // Find returns the number with a key, such as tasks.shuffle.reduces_delayed; nil if there is none.
 func Find(key string) *Figure {
-	i := slices.IndexFunc(allFigures, func(f *Figure) bool { return f.Key == key && f.Number && f.List == nil })
+	all := declared().figures
+	i := slices.IndexFunc(all, func(f *Figure) bool { return f.Key == key && f.Number && f.List == nil })
 	if i < 0 {
 		return nil
 	}
-	return allFigures[i]
+	return all[i]
 }
 
 // Get returns a number by its key; false if it is not known.

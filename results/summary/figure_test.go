@@ -15,8 +15,8 @@ import (
 // Every figure has a key of its own and a definition, one that a table shows is in a table of the definitions, and no
 // definition is of something else.
 func TestFigures(t *testing.T) {
-	titles, left, seen := map[string]bool{}, maps.Clone(docs), map[string]bool{}
-	for _, t := range tables {
+	titles, left, seen := map[string]bool{}, maps.Clone(declared().docs), map[string]bool{}
+	for _, t := range declared().tables {
 		titles[t.Title] = true
 		for _, p := range append(t.Define, t.Notes...) {
 			if strings.ContainsAny(p, "{}") {
@@ -29,7 +29,7 @@ func TestFigures(t *testing.T) {
 			t.Errorf("unknown key in %q", what)
 		}
 	}
-	for _, f := range allFigures {
+	for _, f := range declared().figures {
 		if !strings.Contains(f.Key, ".-") {
 			if seen[f.Key] || f.Doc == "" || strings.HasSuffix(f.Doc, ".") {
 				t.Errorf("%s: %+v", f.Key, f)

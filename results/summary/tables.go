@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"testbed/results/metrics"
 	"testbed/topo/units"
@@ -21,7 +22,7 @@ import (
 var definitions string
 
 // constants are what {name} stands for besides keys.
-var constants = strings.NewReplacer(
+var constants = []string{
 	"{LeastStage}", fmt.Sprint(metrics.LeastStage),
 	"{MapClasses}", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(metrics.MapClasses)), ", "), "[]"),
 	"{SaturatedIntervals}", fmt.Sprint(metrics.SaturatedIntervals),
@@ -29,10 +30,7 @@ var constants = strings.NewReplacer(
 	"{SaturationInterval}", metrics.SaturationInterval.String(),
 	"{UnlikeMark}", UnlikeMark,
 	"{Alike}", units.Percent(metrics.DefaultAlike, 0),
-)
-
-// docs are the definitions of figures by key, and tables those of reports.
-var docs, tables = define()
+}
 
 // Table is a table of reports with figures as columns, and a row for each arm or, of a list, for each object.
 type Table struct {
@@ -42,35 +40,42 @@ type Table struct {
 	Notes   []string
 }
 
-var (
-	isDoc  = regexp.MustCompile(`^- (.*?): (.*)\n$`)
-	either = regexp.MustCompile(`\[([^|\]]*)\|([^\]]*)\]`)
-)
-
-func define() (docs map[string]string, tables []Table) {
-	docs = map[string]string{}
+// declared reads the declarations when they are first asked for: most commands need none.
+var declared = sync.OnceValue(func() (d struct {
+	figures []*Figure         // of Arm
+	tables  []Table           // of reports
+	docs    map[string]string // definitions of figures by key
+}) {
+	isDoc := regexp.MustCompile(`^- (.*?): (.*)\n$`)
+	d.docs = map[string]string{}
 	var replace []string
-	for line := range strings.Lines(strings.ReplaceAll(constants.Replace(definitions), "\n  ", " ")) {
+	for line := range strings.Lines(strings.ReplaceAll(strings.NewReplacer(constants...).Replace(definitions), "\n  ", " ")) {
 		if m := isDoc.FindStringSubmatch(line); m != nil {
-			docs[m[1]], replace = m[2], append(replace, "{"+m[1]+"}", m[2])
+			d.docs[m[1]], replace = m[2], append(replace, "{"+m[1]+"}", m[2])
 		} else if title, ok := strings.CutPrefix(line, "# "); ok {
-			tables = append(tables, Table{Title: strings.TrimSpace(title)})
+			d.tables = append(d.tables, Table{Title: strings.TrimSpace(title)})
 		} else if note, ok := strings.CutPrefix(line, "note: "); ok {
-			t := &tables[len(tables)-1]
+			t := &d.tables[len(d.tables)-1]
 			t.Notes = append(t.Notes, strings.TrimSpace(note))
 		} else if line = strings.TrimSpace(line); line != "" {
-			t := &tables[len(tables)-1]
+			t := &d.tables[len(d.tables)-1]
 			t.Define = append(t.Define, line)
 		}
 	}
 	known := strings.NewReplacer(replace...)
-	for _, t := range tables {
+	for _, t := range d.tables {
 		for i := range t.Define {
 			t.Define[i] = known.Replace(t.Define[i])
 		}
 	}
-	return docs, tables
-}
+	d.figures = fields(reflect.TypeFor[Arm](), Figure{})
+	for _, f := range d.figures {
+		f.Doc = d.docs[f.Key]
+	}
+	return d
+})
+
+var either = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[([^|\]]*)\|([^\]]*)\]`) })
 
 // Tables returns the tables that begin with figures of a section, a field of Arm by its key.
 func Tables(section string, packets bool) (out []Table) {
@@ -78,8 +83,8 @@ func Tables(section string, packets bool) (out []Table) {
 	if packets {
 		side = "$1"
 	}
-	for _, t := range tables {
-		for _, f := range allFigures {
+	for _, t := range declared().tables {
+		for _, f := range declared().figures {
 			if f.table == t.Title && f.Head != "" && (packets || !f.only) {
 				t.Figures = append(t.Figures, f)
 			}
@@ -89,7 +94,7 @@ func Tables(section string, packets bool) (out []Table) {
 			t.Define, t.Notes = slices.Clone(t.Define), slices.Clone(t.Notes)
 			for _, list := range [][]string{t.Define, t.Notes} {
 				for i := range list {
-					list[i] = either.ReplaceAllString(list[i], side)
+					list[i] = either().ReplaceAllString(list[i], side)
 				}
 			}
 			out = append(out, t)
