@@ -1,6 +1,6 @@
 # make         build the program, man pages and completions
 # make demo    build, then testbed demo (root or sudo)
-# make test    the tests, on real packets too, in 5 minutes or less on two processors; needs Go
+# make test    the tests, on real packets too, in about 4 minutes on two processors; needs Go
 #              and root or sudo. It leaves out long tests and the race detector, and says so
 # make check   formatting, vet, staticcheck, then short tests under the race detector, and all tests
 #              without it, planted faults and comparisons with other programs included (root or
