@@ -212,6 +212,9 @@ arms: {coflow: [fair]}
 					t.Errorf("%s, %s (-kernel +report):\n%s", when, report.DropsFile, d)
 				}
 				l := r.Arm("fair").Losses
+				if l == nil {
+					t.Fatalf("%s: no losses are known, as of a void repeat", when)
+				}
 				for _, x := range l.Links {
 					listed[x.Link] = x.Dropped
 				}

@@ -91,7 +91,9 @@ func (p Shuffling) begin(d *decision) *shuffling {
 	x := &shuffling{Shuffling: p, d: d, rack: int(d.v.Fabric.RackOf(d.v.Host)), racks: racks}
 	if p.NASS {
 		if d.netSat.over == nil {
-			d.netSat = measured{over: make([]int64, racks), received: make([]units.Bytes, racks), sent: make([]units.Bytes, racks)}
+			d.netSat = measured{
+				over: make([]int64, racks), received: make([]units.Bytes, racks), sent: make([]units.Bytes, racks),
+			}
 		}
 		x.measure()
 		x.saturated = p.Saturated(d.netSat.over, x.rack)

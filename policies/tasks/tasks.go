@@ -77,7 +77,8 @@ func DefaultDRF() Scheduler {
 // delays by time, count from heartbeat to heartbeat, also where all slots are taken.
 func (s Scheduler) Needs() policies.Needs {
 	fair, ok := s.Order.(Fair)
-	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.Waiting == ByTime || s.Shuffle.NASS || s.Speculation.By != NoSpeculation || s.Cloning.On || s.Blacklist.Above > 0,
+	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.Waiting == ByTime || s.Shuffle.NASS ||
+		s.Speculation.By != NoSpeculation || s.Cloning.On || s.Blacklist.Above > 0,
 		TaskProgress: s.Speculation.By != NoSpeculation || s.Cloning.On && (s.Cloning.Learn != GivenEstimates || s.Cloning.Admission == clone.Preemption), History: s.Cloning.On && s.Cloning.Learn != GivenEstimates || s.Blacklist.Above > 0, LinkLoad: s.Shuffle.NASS && !s.Shuffle.TrueLoad, OracleLoad: s.Shuffle.NASS && s.Shuffle.TrueLoad,
 		Shuffle: s.Shuffle.on(), OracleRatio: s.Shuffle.on() && s.Shuffle.Ratios > AtEnd,
 		Hints: policies.Hints{AsksPending: true}}

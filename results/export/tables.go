@@ -213,7 +213,8 @@ func armTable() Table {
 		if f.Column == "" || f.List != nil {
 			continue
 		}
-		c := schema.Column{Name: f.Section + "_" + f.Column, Type: schema.Double, Unit: f.Unit.Name(), Doc: f.Doc, Optional: true}
+		c := schema.Column{Name: f.Section + "_" + f.Column, Type: schema.Double, Unit: f.Unit.Name(), Doc: f.Doc,
+			Optional: true}
 		if f.Unit == summary.Count {
 			c.Type = schema.Int
 		}

@@ -136,7 +136,8 @@ func (in Input) explain(s *ArmSummary, arm Arm) {
 	margin := cmp.Or(in.FluidMargin, DefaultFluidMargin)
 	switch {
 	case f.Ratio > f.Explained*(1+margin):
-		f.Note = fmt.Sprintf("%s: the average CCT is %.2f times that of the fluid model. Set-up, retransmission and latency explain %.2f times; %s.", s.Name, f.Ratio, f.Explained, slower(s.Time.Coflows, all))
+		f.Note = fmt.Sprintf("%s: the average CCT is %.2f times that of the fluid model. Set-up, retransmission and latency "+
+			"explain %.2f times; %s.", s.Name, f.Ratio, f.Explained, slower(s.Time.Coflows, all))
 	case f.Ratio < 1-margin:
 		f.Note = fmt.Sprintf("%s: the average CCT is %.2f times that of the fluid model, although packets have headers, set-up and losses besides; %s.", s.Name, f.Ratio, faster(s))
 	}

@@ -74,7 +74,8 @@ func (a *ArmSummary) cells(n int, known bool, cells func() []string) []string {
 }
 
 // causeTable returns the totals of every arm by cause; write formats a cell.
-func (r *Report) causeTable(title string, causes []breakdown.Cause, heads []string, of func(*summary.Time) []breakdown.Share, write func(part, of time.Duration) string) (table, bool) {
+func (r *Report) causeTable(title string, causes []breakdown.Cause, heads []string,
+	of func(*summary.Time) []breakdown.Share, write func(part, of time.Duration) string) (table, bool) {
 	t := table{title: title, head: append([]string{"arm", "total"}, heads...), cols: []tables.Column{tables.Names()}}
 	any := false
 	for i := range r.Summary.Arms {

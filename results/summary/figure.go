@@ -203,7 +203,8 @@ func fields(t reflect.Type, above Figure) (out []*Figure) {
 			out = append(out, &f)
 		case kind.Kind() == reflect.Struct:
 			out = append(out, fields(kind, f)...)
-		case kind.Kind() == reflect.Slice && kind.Elem().Kind() == reflect.Struct && kind.Elem() != reflect.TypeFor[metrics.Average]():
+		case kind.Kind() == reflect.Slice && kind.Elem().Kind() == reflect.Struct &&
+			kind.Elem() != reflect.TypeFor[metrics.Average]():
 			out = append(out, &f)
 			below := Figure{Key: f.Key + "[]", Section: f.Section, table: f.table, List: &List{f.index}}
 			out = append(out, fields(kind.Elem(), below)...)
@@ -216,7 +217,8 @@ func fields(t reflect.Type, above Figure) (out []*Figure) {
 
 // Figures returns all figures of arms that summary.json has, in its order.
 func Figures() []*Figure {
-	return slices.DeleteFunc(slices.Clone(declared().figures), func(f *Figure) bool { return strings.Contains(f.Key, ".-") })
+	return slices.DeleteFunc(slices.Clone(declared().figures),
+		func(f *Figure) bool { return strings.Contains(f.Key, ".-") })
 }
 
 // Find returns the number with a key, such as tasks.shuffle.reduces_delayed; nil if there is none.

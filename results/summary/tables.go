@@ -49,7 +49,8 @@ var declared = sync.OnceValue(func() (d struct {
 	isDoc := regexp.MustCompile(`^- (.*?): (.*)\n$`)
 	d.docs = map[string]string{}
 	var replace []string
-	for line := range strings.Lines(strings.ReplaceAll(strings.NewReplacer(constants...).Replace(definitions), "\n  ", " ")) {
+	text := strings.NewReplacer(constants...).Replace(definitions)
+	for line := range strings.Lines(strings.ReplaceAll(text, "\n  ", " ")) {
 		if m := isDoc.FindStringSubmatch(line); m != nil {
 			d.docs[m[1]], replace = m[2], append(replace, "{"+m[1]+"}", m[2])
 		} else if title, ok := strings.CutPrefix(line, "# "); ok {

@@ -203,7 +203,8 @@ func tasksOf(repeats []Repeat, packets bool) *Tasks {
 		Shuffle:     shuffleOf(all.Shuffle, of),
 	}
 	a := &t.Attempts
-	a.Started, a.Committed, a.Copied, a.Killed, a.Failed = all.Attempts(), all.Committed, all.Copied, all.Killed, all.Failed
+	a.Started, a.Committed, a.Copied = all.Attempts(), all.Committed, all.Copied
+	a.Killed, a.Failed = all.Killed, all.Failed
 	b := &t.Bytes
 	b.Read, b.ReadCrossRack = mean(float64(all.Moved.Read)), mean(float64(all.Moved.ReadCrossRack))
 	b.Fetched, b.FetchedCrossRack = mean(float64(all.Moved.Fetched)), mean(float64(all.Moved.FetchedCrossRack))
@@ -323,7 +324,8 @@ func backupsOf(c *metrics.Clones, mean func(float64) Average) *Backups {
 		})
 	}
 	x := &b.ExtraBytes
-	x.Read, x.Fetched, x.Further = mean(float64(c.Bytes.Read)), mean(float64(c.Bytes.Fetched)), mean(float64(c.Bytes.Further))
+	x.Read, x.Fetched = mean(float64(c.Bytes.Read)), mean(float64(c.Bytes.Fetched))
+	x.Further = mean(float64(c.Bytes.Further))
 	x.Share = Average{Sum: float64(c.Bytes.Read + c.Bytes.Fetched), N: float64(c.Bytes.All)}
 	if all := c.AllCopies(); all.Attempts > 0 {
 		share, _ := all.SharedShare()

@@ -95,7 +95,8 @@ func setupOf(repeats []Repeat) *Setup {
 		return nil
 	}
 	d := metrics.Summarize(setups)
-	return &Setup{d.N, micros(d.Mean), micros(d.P50), micros(d.P95), micros(d.Max), metrics.Round6(micros(d.P50) / micros(median))}
+	share := metrics.Round6(micros(d.P50) / micros(median))
+	return &Setup{d.N, micros(d.Mean), micros(d.P50), micros(d.P95), micros(d.Max), share}
 }
 
 // timing fills in the breakdown, traffic and load of links of an arm on packets.

@@ -275,7 +275,8 @@ func writeTiming(dir string, s Spec, in report.Input, rows map[string]int) error
 				}
 			}
 			for l, name := range []string{"leaf0>spine0", "spine0>leaf0", "h0-00>leaf0", "h1-00>leaf1"} {
-				drops = append(drops, schema.Drop{Key: key, Link: name, Rate: 10 * units.Mbps, Dropped: 100 * l * (k + 1), Source: summary.DropsKernel})
+				drops = append(drops, schema.Drop{Key: key, Link: name, Rate: 10 * units.Mbps, Dropped: 100 * l * (k + 1),
+					Source: summary.DropsKernel})
 				for i := range 20 {
 					load := schema.Load{Key: key, Link: name, Rate: 10 * units.Mbps, From: time.Duration(i) * 100 * time.Millisecond, Interval: 100 * time.Millisecond,
 						Bytes: units.Bytes((l + 1) * i % 7 * 20_000)}
