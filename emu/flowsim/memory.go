@@ -13,6 +13,7 @@ const (
 	bytesOfFlow   = 120 // in all policies: remaining bits, rates, paths, sets of bits
 	bytesOfPilots = 220 // per flow, additional in policies with pilots: rates of the last decision
 	bytesOfShared = 150 // per flow, additional if rates may be those of classes of flows
+	bytesOfLevels = 140 // per flow, additional if these may be max-min fair from one arrival or end of a coflow to the next
 	bytesOfCoflow = 4500
 	bytesOfLink   = 5.3 // per coflow and link of the fabric
 	bytesOfRecord = 42  // per coflow and link of the fabric, additional in policies with pilots
@@ -27,6 +28,9 @@ func MemoryOf(s policies.CoflowScheduler, flows, links int) units.Bytes {
 	n := bytesOfCoflow + bytesOfLink*float64(links) + bytesOfFlow*float64(flows)
 	if !s.Needs().Sizes && !s.Needs().Flows && s.Triggers().Every == 0 {
 		n += bytesOfShared * float64(flows)
+		if !s.Triggers().Flows {
+			n += bytesOfLevels * float64(flows)
+		}
 	}
 	if s.Triggers().Pilots && flows > 1 {
 		n += bytesOfRecord*float64(links) + bytesOfPilots*float64(flows)
