@@ -124,6 +124,24 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
+// A program comes with the libraries it needs, whether it is the first process or not: a guest has no others.
+func TestLinked(t *testing.T) {
+	sh, err := LookProgram("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, _ := exec.Command("ldd", sh).Output() // fails for a static one
+	im, err := NewImage(sh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(libraries(string(out)), initPath) {
+		if _, there := im.files[name]; !there {
+			t.Errorf("no %s in the image", name)
+		}
+	}
+}
+
 // A package that does not exist makes the kernel Unavailable.
 func TestNoSuchKernel(t *testing.T) {
 	_, err := Fetch(context.Background(), "/no/such/kernel.deb", t.TempDir(), t.Logf)

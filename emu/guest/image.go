@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"io"
@@ -49,7 +50,7 @@ func NewImage(program string) (*Image, error) {
 	im.Text("/etc/hosts", "127.0.0.1 localhost\n")
 	im.Text("/etc/nsswitch.conf", "hosts: files\n")
 	im.Text(signPath, "")
-	return im, im.CopyFile(initPath, program)
+	return im, im.linked(initPath, program)
 }
 
 func (im *Image) add(name string, e entry) {
@@ -126,14 +127,24 @@ func (im *Image) CopyProgram(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := im.CopyFile(BinaryPath+"/"+name, found); err != nil {
+	return im.linked(BinaryPath+"/"+name, found)
+}
+
+// linked adds a program of this machine under a name, and the libraries it is linked with.
+func (im *Image) linked(name, found string) error {
+	if err := im.CopyFile(name, found); err != nil {
 		return err
+	}
+	f, err := elf.Open(found)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		return nil
 	}
 	out, err := exec.Command("ldd", found).CombinedOutput()
 	if err != nil {
-		if bytes.Contains(out, []byte("not a dynamic executable")) || bytes.Contains(out, []byte("statically linked")) {
-			return nil
-		}
 		return fmt.Errorf("libraries of %s: %w: %s", found, err, bytes.TrimSpace(out))
 	}
 	for _, lib := range libraries(string(out)) {
