@@ -28,7 +28,6 @@ import (
 	"testbed/results/export"
 	"testbed/results/metrics"
 	"testbed/results/plot"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
 	"testbed/results/summary"
@@ -245,7 +244,7 @@ func TestExportReference(t *testing.T) {
 					continue
 				}
 				name = "<time>_" + m[2]
-				c.Doc = timeNames.Replace(c.Doc)
+				_, c.Doc, _ = strings.Cut(c.Doc, ": ")
 			}
 			row(name, c)
 		}
@@ -256,18 +255,28 @@ func TestExportReference(t *testing.T) {
 
 var completionTime = regexp.MustCompile(`^(cct|fct|write_time|request_time|job_time)_(.*)$`)
 
-var timeNames = strings.NewReplacer(" of coflow completion times", "", "coflow completion times", "times")
-
 // TestSummaryReference generates the figures of arms in summary.json.
 func TestSummaryReference(t *testing.T) {
 	var b strings.Builder
 	last := ""
 	for _, f := range summary.Figures() {
-		if f.Section != last {
-			fmt.Fprintf(&b, "\n### %s in summary.json\n\n| key | unit | what it is |\n| --- | --- | --- |\n", f.Section)
+		section := f.Section
+		if f.Time {
+			section = "completion times"
 		}
-		last = f.Section
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.TrimPrefix(f.Key, last+"."), f.Unit.Name(), f.Doc)
+		if section != last {
+			fmt.Fprintf(&b, "\n### %s in summary.json\n\n| key | unit | what it is |\n| --- | --- | --- |\n", section)
+		}
+		last = section
+		key, _ := strings.CutPrefix(f.Key, last+".")
+		if of, below, ok := strings.Cut(f.Key, "."); f.Time && ok { // those of all times are equal
+			if of != "cct" {
+				continue
+			}
+			key = "<time>." + below
+			_, f.Doc, _ = strings.Cut(f.Doc, ": ")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key, f.Unit.Name(), f.Doc)
 	}
 	b.WriteString("\n")
 	generated(t, "docs/reference/results.md", b.String())
@@ -358,7 +367,7 @@ repeat: 2
 func TestRunDirectoryReference(t *testing.T) {
 	doc, tables := read(t, "docs/results.md")+read(t, "docs/reference/results.md"), read(t, "docs/reference/export.md")
 	for _, f := range summary.Figures() { // in a generated table, each with the keys above it
-		doc += "`" + strings.NewReplacer(".", "``", "[]", "").Replace(f.Key) + "`"
+		doc += "`" + strings.NewReplacer(".", "``", "[]", "", "[0]", "", "[1]", "").Replace(f.Key) + "`"
 	}
 	explained := func(what, name string) {
 		if !strings.Contains(doc, "`"+name+"`") {
@@ -445,8 +454,8 @@ func TestRunDirectoryReference(t *testing.T) {
 		}
 		explained("the file", name)
 	}
-	for _, of := range []any{rundir.Manifest{}, report.Summary{}, report.ArmSummary{}, report.Metric{}, report.FailureCount{}, report.FailureRow{},
-		metrics.Queues{}, metrics.QueueDrops{}, report.PairedSpeedup{}, report.RepeatSpread{}, report.FluidPrediction{}} {
+	for _, of := range []any{rundir.Manifest{}, summary.Run{}, summary.Arm{}, summary.Metric{}, summary.FailureCount{}, summary.FailureRow{},
+		metrics.Queues{}, metrics.QueueDrops{}, summary.PairedSpeedup{}, summary.RepeatSpread{}, summary.FluidPrediction{}} {
 		kind := reflect.TypeOf(of)
 		for i := range kind.NumField() {
 			if key, _, _ := strings.Cut(kind.Field(i).Tag.Get("json"), ","); key != "" {

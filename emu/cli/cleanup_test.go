@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/emu/kernel/netnstest"
-	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/results/tooltest"
 )
 
@@ -297,7 +297,7 @@ func TestInterruptSavesWhatEnded(t *testing.T) {
 	if code := c.ProcessState.ExitCode(); code != exitFailure && code != exitVoid {
 		t.Errorf("exit code %d\n%s", code, &errs)
 	}
-	want := &report.Partial{Ended: []string{"fair+hdfs/0"}, Cut: []string{"sebf+hdfs/0"}, NotBegun: []string{}}
+	want := &summary.Partial{Ended: []string{"fair+hdfs/0"}, Cut: []string{"sebf+hdfs/0"}, NotBegun: []string{}}
 	for file, state := range map[string]string{"manifest.json": "interrupted", "summary.json": ""} {
 		b, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
@@ -305,7 +305,7 @@ func TestInterruptSavesWhatEnded(t *testing.T) {
 		}
 		var got struct {
 			State   string
-			Partial *report.Partial
+			Partial *summary.Partial
 			Arms    []any
 		}
 		if err := json.Unmarshal(b, &got); err != nil {

@@ -18,8 +18,8 @@ import (
 
 	"testbed/emu/longtest"
 	"testbed/results/pcap"
-	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 )
 
 // mutant is a copy of a run of which a test changes files.
@@ -166,7 +166,7 @@ func (m *mutant) stamp(t *testing.T, name string, how func(uint64) uint64) {
 // mutations are the ways in which a run directory changes. Each returns the files that changed.
 func (m *mutant) mutations(t *testing.T) map[string]func() []string {
 	capture := func() string { return m.captures[m.rng.IntN(len(m.captures))] }
-	tables := slices.DeleteFunc(report.DataFiles(), func(name string) bool { return m.content[name] == nil })
+	tables := slices.DeleteFunc(summary.DataFiles(), func(name string) bool { return m.content[name] == nil })
 	var records []string
 	for name := range m.content {
 		if strings.Count(name, "/") == 2 {
@@ -276,11 +276,11 @@ func (m *mutant) check(t *testing.T, what string, files []string, whole bool) {
 			t.Errorf("%s: report does not name %s:\n%s", what, name, errs)
 		}
 	}
-	table := slices.Contains(report.DataFiles(), files[0])
+	table := slices.Contains(summary.DataFiles(), files[0])
 	if table == strings.Contains(errs, "not written") || !table && code != exitFailure && code != exitVoid {
 		t.Errorf("%s: report has exit code %d\n%s%s", what, code, out, errs)
 	}
-	for _, name := range report.DataFiles() { // report repairs tables, and keeps them otherwise
+	for _, name := range summary.DataFiles() { // report repairs tables, and keeps them otherwise
 		if b, err := os.ReadFile(filepath.Join(m.dir, name)); m.content[name] != nil && (err != nil || !bytes.Equal(b, m.content[name])) {
 			t.Errorf("%s: %s is not that of the run after report", what, name)
 		}
@@ -339,12 +339,12 @@ func TestLostCaptures(t *testing.T) {
 		if code != exitVoid || !strings.Contains(text, " of ") || wrote == strings.Contains(errs, "not written") {
 			t.Errorf("%v: exit code %d\n%s%s", args, code, text, errs)
 		}
-		kept, err := os.ReadFile(filepath.Join(m.dir, report.SummaryFile))
-		if forced := args[len(args)-1] == "--force"; err != nil || bytes.Equal(kept, m.content[report.SummaryFile]) == forced {
+		kept, err := os.ReadFile(filepath.Join(m.dir, summary.SummaryFile))
+		if forced := args[len(args)-1] == "--force"; err != nil || bytes.Equal(kept, m.content[summary.SummaryFile]) == forced {
 			t.Errorf("%v: the summary of the run is kept: %v, %v", args, !forced, err)
 		}
 	}
-	if b, err := os.ReadFile(filepath.Join(out, report.SummaryFile)); err != nil || !bytes.Contains(b, []byte(`"level": "void"`)) {
+	if b, err := os.ReadFile(filepath.Join(out, summary.SummaryFile)); err != nil || !bytes.Contains(b, []byte(`"level": "void"`)) {
 		t.Errorf("the report in %s: %v\n%.300s", out, err, b)
 	}
 	// The changes stay known after a forced report.

@@ -16,6 +16,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
+	"testbed/results/summary"
 )
 
 const severalTrials = `name: several
@@ -238,7 +239,7 @@ func TestChosenTrials(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, _ := p.run(t, 0, "sim", "scenario.yaml", "--arm", "sebf+hdfs,fair+hdfs", "--repeats", "2..4", "--json")
-	var s report.Summary
+	var s summary.Run
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
 		t.Fatal(err)
 	}

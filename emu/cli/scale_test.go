@@ -12,7 +12,7 @@ import (
 
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/longtest"
-	"testbed/results/report"
+	"testbed/results/summary"
 )
 
 const scaleScenario = `
@@ -52,7 +52,7 @@ func TestCheckScaleOnPackets(t *testing.T) {
 		if code := c.ProcessState.ExitCode(); code != 0 && code != exitVoid {
 			t.Fatal(err)
 		}
-		var sum report.Summary
+		var sum summary.Run
 		if err := json.Unmarshal(out, &sum); err != nil || sum.ScaleCheck == nil {
 			t.Fatalf("%v in\n%s", err, out)
 		}
@@ -63,11 +63,11 @@ func TestCheckScaleOnPackets(t *testing.T) {
 		}
 		full, half := table(t, filepath.Join(dir, "coflows.csv")), table(t, filepath.Join(dir, "scaled", "coflows.csv"))
 		void := sum.Arms[0].Void() || sum.Arms[1].Void() || check.Worst().String() == "void"
-		if void != (check.Outcome == report.ScaleUnknown) {
+		if void != (check.Outcome == summary.ScaleUnknown) {
 			t.Errorf("void is %t and the outcome %q: %v", void, check.Outcome, check.Reasons)
 		}
 		again, errs := p.run(t, c.ProcessState.ExitCode(), "report", dir, "--json")
-		var second report.Summary
+		var second summary.Run
 		if err := json.Unmarshal([]byte(again), &second); err != nil {
 			t.Fatalf("%v: %s", err, errs)
 		}

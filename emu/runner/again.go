@@ -413,8 +413,8 @@ func (x *again) belongs(repeat string, of *pcap.Meta) error {
 }
 
 // cut returns which repeats ended in a run whose manifest states that it is running.
-func (x *again) cut(repeats []string) *report.Partial {
-	p := &report.Partial{Why: "it was killed, or is still running", Ended: []string{}, Cut: []string{}, NotBegun: []string{}}
+func (x *again) cut(repeats []string) *summary.Partial {
+	p := &summary.Partial{Why: "it was killed, or is still running", Ended: []string{}, Cut: []string{}, NotBegun: []string{}}
 	for repeat := range x.manifest.Repeats {
 		for _, arm := range x.manifest.Arms {
 			name, dir := fmt.Sprintf("%s/%d", arm, repeat), filepath.ToSlash(repeatDir("", arm, repeat))

@@ -22,7 +22,6 @@ import (
 	"testbed/results/breakdown"
 	"testbed/results/flows"
 	"testbed/results/pcap"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/summary"
 	"testbed/results/tooltest"
@@ -167,7 +166,7 @@ arms: {coflow: [fair], placement: [hdfs]}
 func figures(t *testing.T, dir, arm string) map[string]any {
 	t.Helper()
 	all := map[string]any{}
-	for _, name := range []string{report.FlowsFile, report.CoflowsFile, report.BlocksFile, report.BreakdownFile, report.LinksFile, report.DropsFile} {
+	for _, name := range []string{summary.FlowsFile, summary.CoflowsFile, summary.BlocksFile, summary.BreakdownFile, summary.LinksFile, summary.DropsFile} {
 		f, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -186,15 +185,15 @@ func figures(t *testing.T, dir, arm string) map[string]any {
 		}
 		all[name] = kept
 	}
-	b, err := os.ReadFile(filepath.Join(dir, report.SummaryFile))
+	b, err := os.ReadFile(filepath.Join(dir, summary.SummaryFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var summary struct{ Arms []map[string]any }
-	if err := json.Unmarshal(b, &summary); err != nil {
+	var read struct{ Arms []map[string]any }
+	if err := json.Unmarshal(b, &read); err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range summary.Arms {
+	for _, a := range read.Arms {
 		if a["name"] != arm {
 			continue
 		}
@@ -208,7 +207,7 @@ func figures(t *testing.T, dir, arm string) map[string]any {
 				}
 			}
 		}
-		all[report.SummaryFile] = a
+		all[summary.SummaryFile] = a
 	}
 	return all
 }
@@ -243,7 +242,7 @@ func TestCapturesWithoutFabric(t *testing.T) {
 			t.Errorf("%s: %+v", a.Name, a)
 		}
 	}
-	page, err := os.ReadFile(filepath.Join(dir, report.MarkdownFile))
+	page, err := os.ReadFile(filepath.Join(dir, summary.MarkdownFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,10 +254,10 @@ func TestCapturesWithoutFabric(t *testing.T) {
 // withoutDrops are figures but those of drops, of which captures alone have estimates.
 func withoutDrops(figures map[string]any) map[string]any {
 	out := maps.Clone(figures)
-	delete(out, report.DropsFile)
-	summary := maps.Clone(out[report.SummaryFile].(map[string]any))
-	delete(summary, "losses")
-	out[report.SummaryFile] = summary
+	delete(out, summary.DropsFile)
+	kept := maps.Clone(out[summary.SummaryFile].(map[string]any))
+	delete(kept, "losses")
+	out[summary.SummaryFile] = kept
 	return out
 }
 
@@ -330,13 +329,13 @@ func TestReportOfBareCapturesIsTheSame(t *testing.T) {
 			}
 		}
 		losses := func(figures map[string]any, source string) (resent any) {
-			l := figures[report.SummaryFile].(map[string]any)["losses"].(map[string]any)
+			l := figures[summary.SummaryFile].(map[string]any)["losses"].(map[string]any)
 			if l["source"] != source {
 				t.Errorf("%s: losses %v, want those of %s", a.Name, l, source)
 			}
-			for _, cell := range figures[report.DropsFile].([]string) {
+			for _, cell := range figures[summary.DropsFile].([]string) {
 				if from, ok := strings.CutPrefix(cell, "source "); ok && from != source {
-					t.Errorf("%s: %s has the source %s, want %s", a.Name, report.DropsFile, from, source)
+					t.Errorf("%s: %s has the source %s, want %s", a.Name, summary.DropsFile, from, source)
 				}
 			}
 			return l["resent_packets"]
@@ -344,12 +343,12 @@ func TestReportOfBareCapturesIsTheSame(t *testing.T) {
 		if x, y := losses(whole[a.Name], summary.DropsKernel), losses(got, summary.DropsCaptures); x != y {
 			t.Errorf("%s: %v packets sent again, and %v by captures alone", a.Name, x, y)
 		}
-		for _, name := range []string{report.FlowsFile, report.CoflowsFile, report.BlocksFile, report.BreakdownFile, report.LinksFile, report.DropsFile} {
+		for _, name := range []string{summary.FlowsFile, summary.CoflowsFile, summary.BlocksFile, summary.BreakdownFile, summary.LinksFile, summary.DropsFile} {
 			if len(got[name].([]string)) == 0 {
 				t.Errorf("%s: %s has no figure", a.Name, name)
 			}
 		}
-		summary := got[report.SummaryFile].(map[string]any)
+		summary := got[summary.SummaryFile].(map[string]any)
 		for _, key := range []string{"cct", "write_time", "time", "traffic", "links", "median_slowdown"} {
 			if summary[key] == nil {
 				t.Errorf("%s: the summary has no %s", a.Name, key)

@@ -11,9 +11,9 @@ import (
 	"testbed/emu/scenario"
 	"testbed/results/compare"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 )
@@ -404,7 +404,7 @@ func armOf(r *rundir.Run, name, run string) compare.Arm {
 }
 
 // doubts returns the checks that did not pass, one per line.
-func doubts(a *report.ArmSummary) []string {
+func doubts(a *summary.Arm) []string {
 	var out []string
 	for k, v := range a.Verdicts {
 		for _, c := range v.Checks {

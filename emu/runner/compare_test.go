@@ -15,21 +15,21 @@ import (
 	"testbed/policies/catalog"
 	"testbed/results/compare"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 )
 
 // A completion time of a report can be compared, under the same name.
 func TestComparedMetricsAreThoseOfReports(t *testing.T) {
 	var want []compare.Metric
-	for f := range reflect.TypeFor[report.ArmSummary]().Fields() {
-		if f.Type == reflect.TypeFor[*report.Metric]() {
+	for f := range reflect.TypeFor[summary.Declared]().Fields() {
+		if f.Type == reflect.TypeFor[*summary.Metric]() {
 			key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			want = append(want, compare.Metric(key))
 		}
 	}
 	if d := cmp.Diff(want, compare.Metrics()); d != "" {
-		t.Errorf("metrics of report.ArmSummary and compare.Metrics (-report +compare):\n%s", d)
+		t.Errorf("metrics of summary.Arm and compare.Metrics (-report +compare):\n%s", d)
 	}
 }
 
@@ -69,15 +69,15 @@ func TestCompareArmsOfARun(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	// The figures equal those of the report.
-	var s report.Summary
-	b, err := os.ReadFile(filepath.Join(dir, report.SummaryFile))
+	var s summary.Run
+	b, err := os.ReadFile(filepath.Join(dir, summary.SummaryFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(b, &s); err != nil {
 		t.Fatal(err)
 	}
-	for i, m := range []*report.Metric{s.Arms[1].CCT, s.Arms[1].FCT, s.Arms[1].WriteTime, s.Arms[1].RequestTime} {
+	for i, m := range []*summary.Metric{s.Arms[1].CCT, s.Arms[1].FCT, s.Arms[1].WriteTime, s.Arms[1].RequestTime} {
 		f, p := r.Comparisons[0].Figures[i], m.Paired
 		if f.Pairs != p.Pairs || f.Clusters != p.Clusters || f.GeoMean.Value != p.GeoMean || f.GeoMean.CI != p.GeoMeanCI || f.MedianRatio.CI != p.MedianCI || f.MeanRatio.CI != p.MeanRatioCI || f.MeanRatio.Value != *m.Speedup {
 			t.Errorf("%s: compare has %+v, the report %+v and speed-up %v", f.Metric, f, *p, *m.Speedup)

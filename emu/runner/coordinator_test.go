@@ -10,7 +10,6 @@ import (
 
 	"testbed/emu/engine"
 	"testbed/policies"
-	"testbed/results/report"
 	"testbed/results/summary"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -50,7 +49,7 @@ repeat: 2
 			t.Errorf("latency %s: decisions of fair %d, of sebf %d: want fewer", latency, fair.Decisions, sebf.Decisions)
 		}
 		averages = append(averages, out.Report.Summary.Arms[1].CCT.MeanUS)
-		page, err := os.ReadFile(filepath.Join(out.Dir, report.MarkdownFile))
+		page, err := os.ReadFile(filepath.Join(out.Dir, summary.MarkdownFile))
 		if err != nil {
 			t.Fatal(err)
 		}

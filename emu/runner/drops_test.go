@@ -22,7 +22,6 @@ import (
 	"testbed/emu/longtest"
 	"testbed/emu/plan"
 	"testbed/results/flows"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/summary"
 	"testbed/results/verdict"
@@ -209,7 +208,7 @@ arms: {coflow: [fair]}
 					}
 				}
 				if d := cmp.Diff(want, csv); d != "" {
-					t.Errorf("%s, %s (-kernel +report):\n%s", when, report.DropsFile, d)
+					t.Errorf("%s, %s (-kernel +report):\n%s", when, summary.DropsFile, d)
 				}
 				l := r.Arm("fair").Losses
 				if l == nil {
@@ -221,9 +220,9 @@ arms: {coflow: [fair]}
 				positive := maps.Clone(want)
 				maps.DeleteFunc(positive, func(_ string, n int) bool { return n == 0 })
 				if d := cmp.Diff(positive, listed); d != "" || l.Dropped != total || l.Source != summary.DropsKernel || l.Resent == 0 {
-					t.Errorf("%s, %s: %d dropped, %d sent again, by %s (-kernel +report):\n%s", when, report.SummaryFile, l.Dropped, l.Resent, l.Source, d)
+					t.Errorf("%s, %s: %d dropped, %d sent again, by %s (-kernel +report):\n%s", when, summary.SummaryFile, l.Dropped, l.Resent, l.Source, d)
 				}
-				md, err := os.ReadFile(filepath.Join(out.Dir, report.MarkdownFile))
+				md, err := os.ReadFile(filepath.Join(out.Dir, summary.MarkdownFile))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -236,12 +235,12 @@ arms: {coflow: [fair]}
 					if n, ok := want[strings.TrimSpace(cells[2])]; ok {
 						rows++
 						if got := strings.TrimSpace(cells[7]); got != strconv.Itoa(n) {
-							t.Errorf("%s, %s: drops %q, want %d: %s", when, report.MarkdownFile, got, n, line)
+							t.Errorf("%s, %s: drops %q, want %d: %s", when, summary.MarkdownFile, got, n, line)
 						}
 					}
 				}
 				if rows == 0 {
-					t.Errorf("%s: no row of a link in %s", when, report.MarkdownFile)
+					t.Errorf("%s: no row of a link in %s", when, summary.MarkdownFile)
 				}
 			}
 			if out.Level() != verdict.Void {
@@ -269,7 +268,7 @@ arms: {coflow: [fair]}
 			}
 
 			// Without the counts there is an estimate, which is marked.
-			if err := os.Remove(filepath.Join(repeatDir(out.Dir, "fair", 0), report.QueuesFile)); err != nil {
+			if err := os.Remove(filepath.Join(repeatDir(out.Dir, "fair", 0), summary.QueuesFile)); err != nil {
 				t.Fatal(err)
 			}
 			if again, err = Report(t.Context(), out.Dir, ReportOptions{}); err != nil {

@@ -17,7 +17,6 @@ import (
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/longtest"
 	"testbed/results/flows"
-	"testbed/results/report"
 	"testbed/results/summary"
 	"testbed/results/verdict"
 )
@@ -129,8 +128,8 @@ func TestFaultsOnPackets(t *testing.T) {
 	if f := sum.Failures; f == nil || f.Coflows != 2 || f.Flows != 2 || f.Blocks != 2 || f.Replicas != 1 || f.CoflowsCompleted != 3 || f.BlocksCompleted != 2 || len(f.List) != 5 {
 		t.Errorf("failures in the summary: %+v", f)
 	}
-	if b, err := os.ReadFile(filepath.Join(out.Dir, report.SummaryFile)); err != nil || !bytes.Contains(b, []byte(`"what": "replica of block 0 on h1-01"`)) {
-		t.Errorf("no lost replica in %s (%v):\n%s", report.SummaryFile, err, b)
+	if b, err := os.ReadFile(filepath.Join(out.Dir, summary.SummaryFile)); err != nil || !bytes.Contains(b, []byte(`"what": "replica of block 0 on h1-01"`)) {
+		t.Errorf("no lost replica in %s (%v):\n%s", summary.SummaryFile, err, b)
 	}
 	for _, f := range rep.Failures {
 		if f.At < time.Second || f.At > 6*time.Second {
@@ -162,7 +161,7 @@ func TestFaultsOnPackets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := func(a report.ArmSummary) (out []string) {
+	names := func(a summary.Arm) (out []string) {
 		for _, x := range a.Failures.List {
 			out = append(out, x.What)
 		}
@@ -175,7 +174,7 @@ func TestFaultsOnPackets(t *testing.T) {
 	if d := cmp.Diff(names(sum), names(again.Report.Summary.Arms[0])); d != "" {
 		t.Errorf("failures from captures alone (-whole run, +captures):\n%s", d)
 	}
-	reasons := func(a report.ArmSummary) (out []string) {
+	reasons := func(a summary.Arm) (out []string) {
 		for _, x := range a.Failures.List {
 			if x.Kind != flows.FailedReplica { // its client knows the reason only if the disk is full
 				out = append(out, x.What+": "+x.Why)

@@ -219,7 +219,7 @@ func TestCapturesAreEnough(t *testing.T) {
 	}
 	figures := func(r *report.Report) (all []string) {
 		for _, a := range r.Summary.Arms {
-			for _, m := range []*report.Metric{a.CCT, a.FCT, a.WriteTime} {
+			for _, m := range []*summary.Metric{a.CCT, a.FCT, a.WriteTime} {
 				if m != nil {
 					all = append(all, fmt.Sprint(a.Name, m.N, m.MeanUS, m.P50US, m.P95US, m.P99US, m.MinUS, m.MaxUS))
 				}

@@ -7,7 +7,7 @@ import (
 
 	"testbed/emu/scenario"
 	"testbed/results/metrics"
-	"testbed/results/report"
+	"testbed/results/summary"
 )
 
 // Number of repeats that a plan states.
@@ -82,7 +82,7 @@ func (f *Forecast) PlanRepeats(s *scenario.Scenario, from string, noise *metrics
 	if err != nil {
 		return fail("%w", err)
 	}
-	if r.Runs[0].Backend == report.SourceFluidModel {
+	if r.Runs[0].Backend == summary.SourceFluidModel {
 		noise = nil
 	}
 	for _, m := range []string{"cct", "fct", "write_time", "request_time", "job_time"} {

@@ -99,7 +99,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	for id, n := range m.QueueDrops {
 		queues.Links = append(queues.Links, metrics.QueueDrops{Link: f.LinkName(topo.LinkID(id)), Dropped: int(n)})
 	}
-	if err := writeJSON(filepath.Join(dir, report.QueuesFile), queues); err != nil {
+	if err := writeJSON(filepath.Join(dir, summary.QueuesFile), queues); err != nil {
 		return summary.Repeat{}, err
 	}
 	out, err := measuredOf(files, res)
@@ -423,12 +423,12 @@ func (r repeatFiles) judged(out *summary.Repeat, res flows.Result) error {
 // the repeat has them. Captures alone, and runs of older versions, have none.
 func countDrops(dir repeatFiles, links []flows.LinkSeries) error {
 	var q metrics.Queues
-	found, err := dir.read(report.QueuesFile, &q)
+	found, err := dir.read(summary.QueuesFile, &q)
 	if err != nil || !found {
 		return err
 	}
 	if err := q.Count(links); err != nil {
-		return fmt.Errorf("%s: %w (without the file, the report estimates drops from the captures)", filepath.Join(dir.dir, report.QueuesFile), err)
+		return fmt.Errorf("%s: %w (without the file, the report estimates drops from the captures)", filepath.Join(dir.dir, summary.QueuesFile), err)
 	}
 	return nil
 }
@@ -437,12 +437,12 @@ func countDrops(dir repeatFiles, links []flows.LinkSeries) error {
 // has none, as in runs of older versions.
 func readWorkloadMeta(dir repeatFiles) (*metrics.WorkloadMeta, error) {
 	var a metrics.WorkloadMeta
-	if found, err := dir.read(report.AskedFile, &a); err != nil || !found {
+	if found, err := dir.read(summary.AskedFile, &a); err != nil || !found {
 		return nil, err
 	}
 	if err := a.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w (without the file, the report takes them from the captures, except times of jobs alone)",
-			filepath.Join(dir.dir, report.AskedFile), err)
+			filepath.Join(dir.dir, summary.AskedFile), err)
 	}
 	return &a, nil
 }

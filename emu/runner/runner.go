@@ -112,7 +112,7 @@ func (o *Outcome) Level() verdict.Level {
 	return worst
 }
 
-func levelOf(s *report.Summary) verdict.Level {
+func levelOf(s *summary.Run) verdict.Level {
 	worst := verdict.Pass
 	for _, a := range s.Arms {
 		if a.Verdict != nil {
@@ -225,7 +225,7 @@ func (t *trial) measured(ctx context.Context, p *progress) (summary.Repeat, erro
 	}
 	var earlier []verdict.Verdict
 	for {
-		if err := errors.Join(writeJSON(t.file(fluidFile), predicted), writeJSON(t.file(report.AskedFile), t.workloadMeta())); err != nil {
+		if err := errors.Join(writeJSON(t.file(fluidFile), predicted), writeJSON(t.file(summary.AskedFile), t.workloadMeta())); err != nil {
 			return summary.Repeat{}, err
 		}
 		p.now.Expected = lastEnd(*predicted)

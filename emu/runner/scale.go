@@ -8,6 +8,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 	"testbed/workloads"
 )
 
@@ -84,11 +85,11 @@ func (r *run) shown(in *report.Input) error {
 }
 
 // partial names the trials that have ended and those that have not, if the run was cut short.
-func (r *run) partial(cut error) *report.Partial {
+func (r *run) partial(cut error) *summary.Partial {
 	if cut == nil {
 		return nil
 	}
-	p := &report.Partial{Why: cut.Error(), Ended: []string{}, Cut: []string{}, NotBegun: []string{}}
+	p := &summary.Partial{Why: cut.Error(), Ended: []string{}, Cut: []string{}, NotBegun: []string{}}
 	for repeat := range r.repeats() {
 		for _, a := range r.arms {
 			t := a.trial(repeat, work{})

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/summary"
 )
@@ -41,7 +40,7 @@ func (a *arm) unmodelled() (keys []string) {
 func (t *trial) simulated(ctx context.Context, p *progress) (summary.Repeat, error) {
 	meta := t.workloadMeta()
 	p.phase(PhaseSimulate)
-	if err := writeJSON(t.file(report.AskedFile), meta); err != nil {
+	if err := writeJSON(t.file(summary.AskedFile), meta); err != nil {
 		return summary.Repeat{}, err
 	}
 	var meter *metrics.Meter

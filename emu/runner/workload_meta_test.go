@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"testbed/emu/engine"
-	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -97,7 +97,7 @@ func TestWorkloadMetaIsDamaged(t *testing.T) {
 		`{}`:                 "heartbeat_ns 0",
 		`{"heartbeat_ns": 1, "disk_rate": "fast"}`: "asked.json",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, report.AskedFile), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, summary.AskedFile), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := readWorkloadMeta(repeatFiles{dir: dir}); err == nil || !strings.Contains(err.Error(), want) {

@@ -9,7 +9,6 @@ import (
 	"testbed/emu/flowsim/comparison"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
 	"testbed/results/summary"
@@ -21,7 +20,7 @@ import (
 type builder struct{ *rundir.Run }
 
 func newRun() builder {
-	return builder{&rundir.Run{Summary: report.Summary{Arms: []report.ArmSummary{{Name: "a"}, {Name: "b"}, {Name: "c"}}}}}
+	return builder{&rundir.Run{Summary: summary.Run{Arms: []summary.Arm{{Name: "a"}, {Name: "b"}, {Name: "c"}}}}}
 }
 
 func (b builder) job(arm string, repeat int, id workloads.JobID, tasks int, from, to time.Duration) *schema.Job {
@@ -334,7 +333,7 @@ func TestProfileOfBin(t *testing.T) {
 func TestReadShare(t *testing.T) {
 	tasks := &summary.Tasks{}
 	tasks.Bytes.ReadCrossRack, tasks.Bytes.FetchedCrossRack = metrics.Average{Sum: 1, N: 1}, metrics.Average{Sum: 3, N: 1}
-	a := &report.ArmSummary{Arm: summary.Arm{Tasks: tasks}}
+	a := &summary.Arm{Declared: summary.Declared{Tasks: tasks}}
 	if got := quantityOf("cross_rack_read_share").arm(a, nil); got == nil || *got != 25 {
 		t.Errorf("share of reads %v, want 25 %%", got)
 	}

@@ -13,9 +13,9 @@ import (
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
 )
@@ -40,8 +40,8 @@ type Plan struct {
 	how       func(on string) func(context.Context, *scenario.Scenario, runner.Options) (*runner.Outcome, error)
 	begin     Begin
 	report    *Report
-	n, of     int                        // runs that began, and all
-	summaries map[string]*report.Summary // by part, variant
+	n, of     int                     // runs that began, and all
+	summaries map[string]*summary.Run // by part, variant
 	dirs      map[dirKey]string
 	open      []*rundir.Run // the last that were read
 	simulated map[*variant]*traced
@@ -64,7 +64,7 @@ func (s *Suite) Prepare(o Options) (*Plan, error) {
 	p := &Plan{
 		Suite: s, o: o, how: backend,
 		traces: map[string]*workloads.Trace{}, simulated: map[*variant]*traced{},
-		summaries: map[string]*report.Summary{}, dirs: map[dirKey]string{},
+		summaries: map[string]*summary.Run{}, dirs: map[dirKey]string{},
 	}
 	if o.Repeat < 1 {
 		return nil, UsageError{fmt.Errorf("--repeats %d: must be 1 or more", o.Repeat)}

@@ -11,7 +11,6 @@ import (
 	"testbed/emu/flowsim"
 	"testbed/emu/flowsim/comparison"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
 	"testbed/results/summary"
@@ -29,7 +28,7 @@ type quantity struct {
 	// repeats returns the value of an arm by repeat, of runs that are evaluated together.
 	repeats func([]*rundir.Run, string, *figure) series
 	// arm returns a value over all repeats.
-	arm func(*report.ArmSummary, *figure) *float64
+	arm func(*summary.Arm, *figure) *float64
 	// compared is the metric of testbed compare.
 	compared bool
 	// trace returns a value of a policy in the flow-level simulator, and coflows values of its coflows.
@@ -126,7 +125,7 @@ var quantities = []quantity{
 	{
 		name: "cross_rack_read_share", unit: "%",
 		doc: "blocks that tasks read from other racks, of the bytes of tasks between racks",
-		arm: func(a *report.ArmSummary, _ *figure) *float64 {
+		arm: func(a *summary.Arm, _ *figure) *float64 {
 			read, ok := a.Get("tasks.bytes.read_cross_rack")
 			fetched, _ := a.Get("tasks.bytes.fetched_cross_rack")
 			if !ok {
@@ -149,7 +148,7 @@ var quantities = []quantity{
 	{
 		name: "backup_slots", unit: "%",
 		doc: "slot time of attempts that did not commit, of tasks with several",
-		arm: func(a *report.ArmSummary, _ *figure) *float64 {
+		arm: func(a *summary.Arm, _ *figure) *float64 {
 			if a.Tasks == nil {
 				return nil
 			}
@@ -175,7 +174,7 @@ var quantities = []quantity{
 	{
 		name: "missed_intervals", unit: "%", packets: true,
 		doc: "intervals of the coordinator that decided too late",
-		arm: func(a *report.ArmSummary, _ *figure) *float64 {
+		arm: func(a *summary.Arm, _ *figure) *float64 {
 			c := a.Coordinator
 			if c == nil || c.Missed == nil || c.Interval <= 0 {
 				return nil
@@ -238,7 +237,7 @@ func quantityOf(name string) *quantity {
 		return nil
 	}
 	u := unitOf(f.Unit)
-	return &quantity{name: name, unit: u.name, doc: f.Doc, arm: func(a *report.ArmSummary, _ *figure) *float64 {
+	return &quantity{name: name, unit: u.name, doc: f.Doc, arm: func(a *summary.Arm, _ *figure) *float64 {
 		x, ok := a.Get(name)
 		if !ok {
 			return nil
@@ -287,7 +286,7 @@ func percent(share *float64) *float64 {
 }
 
 // backupShare returns the part of the slot time of extra attempts that jobs of up to most_tasks have.
-func backupShare(a *report.ArmSummary, f *figure) *float64 {
+func backupShare(a *summary.Arm, f *figure) *float64 {
 	if a.Tasks == nil || a.Tasks.Backups == nil {
 		return nil
 	}
@@ -301,7 +300,7 @@ func backupShare(a *report.ArmSummary, f *figure) *float64 {
 	return &share
 }
 
-func estimatedWait(a *report.ArmSummary, f *figure) *float64 {
+func estimatedWait(a *summary.Arm, f *figure) *float64 {
 	for _, e := range a.Estimates {
 		if e.Of == "wait_us" && e.SizeRange != nil && e.MostTasks == f.mostTasks {
 			s := e.Last / float64(time.Second/time.Microsecond)
@@ -311,7 +310,7 @@ func estimatedWait(a *report.ArmSummary, f *figure) *float64 {
 	return nil
 }
 
-func estimateError(a *report.ArmSummary, f *figure) *float64 {
+func estimateError(a *summary.Arm, f *figure) *float64 {
 	for _, e := range a.Estimates {
 		if e.Of == f.estimate && (e.SizeRange == nil || e.MostTasks == f.mostTasks) {
 			return percent(e.Error)
@@ -337,7 +336,7 @@ func (f *figure) statisticOf(values []float64) float64 {
 
 // hindsight returns assignments that give an arm the estimates that another run of it ended with: the p that was
 // realized, and the last ω of each class of jobs, for classes without one that of the next.
-func hindsight(a *report.ArmSummary) map[string]string {
+func hindsight(a *summary.Arm) map[string]string {
 	set := map[string]string{}
 	var waits []string
 	for _, e := range a.Estimates {

@@ -13,8 +13,8 @@ import (
 
 	"testbed/emu/flowsim/comparison"
 	"testbed/emu/runner"
-	"testbed/results/report"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/results/table"
 	"testbed/results/verdict"
 	"testbed/topo/words"
@@ -276,12 +276,12 @@ func (p *Plan) verdicts(v *variant) error {
 }
 
 // mainTime returns the time of jobs, of coflows or of block writes; nil if there is none.
-func mainTime(a *report.ArmSummary) *report.Metric {
+func mainTime(a *summary.Arm) *summary.Metric {
 	return cmp.Or(a.JobTime, a.CCT, a.WriteTime)
 }
 
 // passed returns the verdict of an arm, and the number of its repeats with verdict pass.
-func passed(a *report.ArmSummary) string {
+func passed(a *summary.Arm) string {
 	if a.Verdict == nil {
 		return "no verdict"
 	}

@@ -22,10 +22,10 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/topo/words"
 )
 
@@ -269,7 +269,7 @@ func (t Table) mayReplace(path string, format Format, force bool) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real
 	}
-	for _, name := range []string{rundir.ManifestFile, report.SummaryFile} {
+	for _, name := range []string{rundir.ManifestFile, summary.SummaryFile} {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(path), name)); err == nil {
 			return fmt.Errorf("write %s: %s is a run directory, whose files are the source of all tables (choose another directory)", path, filepath.Dir(path))
 		}

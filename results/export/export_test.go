@@ -15,16 +15,15 @@ import (
 	"testing"
 	"time"
 
-	"testbed/emu/longtest"
-
 	"github.com/parquet-go/parquet-go"
 
+	"testbed/emu/longtest"
 	"testbed/results/export"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 )
 
@@ -76,7 +75,7 @@ func TestTablesAreThoseOfTheRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for table, file := range map[string]string{"flows": report.FlowsFile, "coflows": report.CoflowsFile, "blocks": report.BlocksFile, "requests": report.RequestsFile, "jobs": report.JobsFile, "balance": report.BalanceFile, "breakdown": report.BreakdownFile, "links": report.LinksFile, "drops": report.DropsFile, "progress": report.ProgressFile} {
+	for table, file := range map[string]string{"flows": summary.FlowsFile, "coflows": summary.CoflowsFile, "blocks": summary.BlocksFile, "requests": summary.RequestsFile, "jobs": summary.JobsFile, "balance": summary.BalanceFile, "breakdown": summary.BreakdownFile, "links": summary.LinksFile, "drops": summary.DropsFile, "progress": summary.ProgressFile} {
 		tab, err := export.Find(table)
 		if err != nil {
 			t.Fatal(err)
@@ -339,7 +338,7 @@ func TestWhatIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is a run directory") {
 		t.Errorf("error %v", err)
 	}
-	if after := readAll(t, runs[0].Dir); len(after) != len(before) || after[report.FlowsFile] != before[report.FlowsFile] {
+	if after := readAll(t, runs[0].Dir); len(after) != len(before) || after[summary.FlowsFile] != before[summary.FlowsFile] {
 		t.Error("the run directory was changed")
 	}
 	table := export.Tables()[0]
@@ -370,7 +369,7 @@ func TestFewPairsHaveNoInterval(t *testing.T) {
 	}
 	for _, ci := range []metrics.Interval{{}, {Low: 1.1, High: 2}} {
 		runs := two(t)[:1]
-		runs[0].Summary.Arms[1].CCT.Paired = &report.PairedSpeedup{GeoMean: 1.5, GeoMeanCI: ci}
+		runs[0].Summary.Arms[1].CCT.Paired = &summary.PairedSpeedup{GeoMean: 1.5, GeoMeanCI: ci}
 		rows := cells(t, write(t, arms, runs, export.CSV, export.Options{}))
 		at := func(column string) string { return rows[2][slices.Index(rows[0], column)] }
 		low, high := "", ""

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
 	"testbed/results/summary"
@@ -169,7 +168,7 @@ type trialRow struct {
 func trialsOf(r *rundir.Run) (out []trialRow, err error) {
 	all, err := r.Trials()
 	for _, t := range all {
-		row := trialRow{Arm: t.Arm, Repeat: t.Repeat, Verdict: report.SourceFluidModel, Key: t.Key, Seed: fmt.Sprint(t.Seed),
+		row := trialRow{Arm: t.Arm, Repeat: t.Repeat, Verdict: summary.SourceFluidModel, Key: t.Key, Seed: fmt.Sprint(t.Seed),
 			Vars: object(r.Manifest.Vars), Set: object(r.Manifest.Set[t.Arm]), Tool: t.Tool, Executed: t.Run,
 			Machine: t.Machine, Kernel: t.Kernel, Calibration: t.Calibration, Began: utc(t.Began), Ended: utc(t.Ended)}
 		if t.Verdict != nil {
@@ -190,23 +189,18 @@ func utc(t time.Time) *time.Time {
 }
 
 type armRow struct {
-	Arm           string  `csv:"arm" doc:"name"`
-	Set           string  `csv:"set" is:"null" doc:"values of the keys that arms of the run set, as a JSON object"`
-	Place         int     `csv:"place" doc:"position among the run's arms, from 0"`
-	Repeats       int     `csv:"repeats" doc:"completed repeats"`
-	Verdict       string  `csv:"verdict" doc:"worst verdict of the repeats; fluid model in a simulation"`
-	Problems      int     `csv:"problems" doc:"problems in the records"`
-	FailedCoflows int     `csv:"failed_coflows" doc:"coflows with a flow that a fault ended"`
-	FailedBlocks  int     `csv:"failed_blocks" doc:"blocks that a fault ended"`
-	CCT           figures `csv:"cct_,inline" doc:"coflow completion times"`
-	FCT           figures `csv:"fct_,inline" doc:"flow completion times"`
-	WriteTime     figures `csv:"write_time_,inline" doc:"block write times"`
-	RequestTime   figures `csv:"request_time_,inline" doc:"write request times"`
-	JobTime       figures `csv:"job_time_,inline" doc:"job times"`
-	arm           *report.ArmSummary
+	Arm           string `csv:"arm" doc:"name"`
+	Set           string `csv:"set" is:"null" doc:"values of the keys that arms of the run set, as a JSON object"`
+	Place         int    `csv:"place" doc:"position among the run's arms, from 0"`
+	Repeats       int    `csv:"repeats" doc:"completed repeats"`
+	Verdict       string `csv:"verdict" doc:"worst verdict of the repeats; fluid model in a simulation"`
+	Problems      int    `csv:"problems" doc:"problems in the records"`
+	FailedCoflows int    `csv:"failed_coflows" doc:"coflows with a flow that a fault ended"`
+	FailedBlocks  int    `csv:"failed_blocks" doc:"blocks that a fault ended"`
+	arm           *summary.Arm
 }
 
-// armTable returns the table of arms, whose last columns are the figures of summary.Arm.
+// armTable returns the table of arms, whose last columns are the figures of summary.Declared.
 func armTable() Table {
 	t := table("arms", "one row per arm: the figures of summary.json; null if the arm is void", armsOf)
 	for _, f := range summary.Figures() {
@@ -219,7 +213,7 @@ func armTable() Table {
 			c.Type = schema.Int
 		}
 		t.Columns = append(t.Columns, schema.Extra(c, func(row reflect.Value) any {
-			x, ok := f.In(reflect.ValueOf(&row.Addr().Interface().(*exported[armRow]).Row.arm.Arm).Elem())
+			x, ok := f.In(reflect.ValueOf(&row.Addr().Interface().(*exported[armRow]).Row.arm.Declared).Elem())
 			switch {
 			case !ok:
 				return nil
@@ -232,29 +226,11 @@ func armTable() Table {
 	return t
 }
 
-// figures are those of a report.Metric. Its times are microseconds already, rounded to
-// nanoseconds.
-type figures struct {
-	N          *int     `csv:"n" doc:"number of"`
-	Mean       *float64 `csv:"mean_us" unit:"µs" doc:"mean of"`
-	P50        *float64 `csv:"p50_us" unit:"µs" doc:"median of"`
-	P95        *float64 `csv:"p95_us" unit:"µs" doc:"95th percentile of"`
-	P99        *float64 `csv:"p99_us" unit:"µs" doc:"99th percentile of"`
-	Min        *float64 `csv:"min_us" unit:"µs" doc:"minimum of"`
-	Max        *float64 `csv:"max_us" unit:"µs" doc:"maximum of"`
-	Speedup    *float64 `csv:"speedup" unit:"ratio" doc:"ratio of averages, relative to the baseline"`
-	Paired     *float64 `csv:"paired" unit:"ratio" doc:"geometric mean of the items' speed-ups"`
-	PairedLow  *float64 `csv:"paired_low" unit:"ratio" doc:"lower end of its 95 % confidence interval"`
-	PairedHigh *float64 `csv:"paired_high" unit:"ratio" doc:"upper end of its 95 % confidence interval"`
-}
-
 func armsOf(r *rundir.Run) (out []armRow) {
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
-		row := armRow{arm: a, Arm: a.Name, Place: i, Repeats: a.Repeats, Verdict: report.SourceFluidModel,
-			Problems: len(a.Problems),
-			CCT:      figuresOf(a.CCT), FCT: figuresOf(a.FCT), WriteTime: figuresOf(a.WriteTime),
-			RequestTime: figuresOf(a.RequestTime), JobTime: figuresOf(a.JobTime)}
+		row := armRow{arm: a, Arm: a.Name, Place: i, Repeats: a.Repeats, Verdict: summary.SourceFluidModel,
+			Problems: len(a.Problems)}
 		if r.Manifest != nil {
 			row.Set = object(r.Manifest.Set[a.Name])
 		}
@@ -267,18 +243,4 @@ func armsOf(r *rundir.Run) (out []armRow) {
 		out = append(out, row)
 	}
 	return out
-}
-
-func figuresOf(m *report.Metric) figures {
-	if m == nil {
-		return figures{}
-	}
-	f := figures{N: &m.N, Mean: &m.MeanUS, P50: &m.P50US, P95: &m.P95US, P99: &m.P99US, Min: &m.MinUS, Max: &m.MaxUS, Speedup: m.Speedup}
-	if p := m.Paired; p != nil {
-		f.Paired = &p.GeoMean
-		if p.GeoMeanCI.Known() {
-			f.PairedLow, f.PairedHigh = &p.GeoMeanCI.Low, &p.GeoMeanCI.High
-		}
-	}
-	return f
 }

@@ -19,7 +19,6 @@ import (
 	"testbed/results/figures"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/schema"
 	"testbed/results/summary"
@@ -238,7 +237,7 @@ func timeByCause(d *drawing) error {
 		kept, all, second = append(kept, s), append(all, b), append(second, fmt.Sprintf("n = %d", b.N))
 	}
 	if len(kept) == 0 {
-		return fmt.Errorf("%w: %s", ErrNoData, d.missing(report.BreakdownFile+", nor causes in "+report.CoflowsFile))
+		return fmt.Errorf("%w: %s", ErrNoData, d.missing(summary.BreakdownFile+", nor causes in "+summary.CoflowsFile))
 	}
 	d.series = kept
 	unit := timesFor(longest)
@@ -275,7 +274,7 @@ func bytesByClass(d *drawing) error {
 		second = append(second, "n = "+words.Plural(arm.Repeats, "repeat", "repeats"))
 	}
 	if len(kept) == 0 {
-		return fmt.Errorf("%w: %s", ErrNoData, d.missing("traffic in "+report.SummaryFile))
+		return fmt.Errorf("%w: %s", ErrNoData, d.missing("traffic in "+summary.SummaryFile))
 	}
 	d.series = kept
 	d.axes("Bytes between racks in a repeat (MB)", "")
@@ -293,7 +292,7 @@ func arms(d *drawing, key string, unit summary.Unit) error {
 	for _, s := range d.series {
 		x, ok := s.run.Arm(s.arm).Get(key)
 		if !ok {
-			d.note("%s: no %s in %s", s.label, key, report.SummaryFile)
+			d.note("%s: no %s in %s", s.label, key, summary.SummaryFile)
 			continue
 		}
 		most = max(most, x)
@@ -301,7 +300,7 @@ func arms(d *drawing, key string, unit summary.Unit) error {
 		second = append(second, "n = "+words.Plural(s.run.Arm(s.arm).Repeats, "repeat", "repeats"))
 	}
 	if len(kept) == 0 {
-		return fmt.Errorf("%w: no %s in %s", ErrNoData, key, report.SummaryFile)
+		return fmt.Errorf("%w: no %s in %s", ErrNoData, key, summary.SummaryFile)
 	}
 	name, per := unit.Name(), 1.0
 	switch unit {

@@ -14,8 +14,8 @@ import (
 
 	"testbed/results/figures"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 	"testbed/topo/units"
 )
 
@@ -266,7 +266,7 @@ func slowdownCDF(d *drawing) error {
 		}
 	}
 	d.axes("Slowdown: CCT / time of the coflow alone (×)", "Fraction of coflows")
-	return d.cdf(values, "", "no coflow has a slowdown: "+d.missing("column slowdown in "+report.CoflowsFile))
+	return d.cdf(values, "", "no coflow has a slowdown: "+d.missing("column slowdown in "+summary.CoflowsFile))
 }
 
 // cvCDF covers the receiving bottleneck links, which Sinbad balances (SIGCOMM 2013);
@@ -282,7 +282,7 @@ func cvCDF(d *drawing) error {
 		}
 	}
 	d.axes("Cv of the bottleneck links' load", "Fraction of intervals")
-	return d.cdf(values, "intervals", "no interval has link balances: there is no "+report.BalanceFile+" (only writers and jobs produce it)")
+	return d.cdf(values, "intervals", "no interval has link balances: there is no "+summary.BalanceFile+" (only writers and jobs produce it)")
 }
 
 // missing returns why data from packets is missing, and the remedy.

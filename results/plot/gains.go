@@ -12,8 +12,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 	"testbed/workloads/jobs"
 )
 
@@ -26,7 +26,7 @@ type gain struct {
 
 // gainOf returns the speed-up of an arm's items relative to a baseline. metric is its key in the summary, which states that
 // relative to the run's own baseline.
-func gainOf(s series, base, key string, metric *report.Metric, items func(arm string) []metrics.Item) gain {
+func gainOf(s series, base, key string, metric *summary.Metric, items func(arm string) []metrics.Item) gain {
 	if base == s.run.Summary.Baseline && metric != nil && metric.Paired != nil {
 		return gain{metric.Paired.Pairs, metric.Paired.GeoMean, metric.Paired.GeoMeanCI}
 	}

@@ -14,8 +14,8 @@ import (
 
 	"testbed/results/figures"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/schema"
+	"testbed/results/summary"
 )
 
 // Maximum numbers of time bins.
@@ -91,7 +91,7 @@ func shade(level int) color.RGBA {
 var unknown = color.RGBA{230, 210, 200, 255}
 
 func (d *drawing) noLinks() error {
-	return fmt.Errorf("%w: %s", ErrNoData, d.missing(report.LinksFile))
+	return fmt.Errorf("%w: %s", ErrNoData, d.missing(summary.LinksFile))
 }
 
 func utilisation(d *drawing) error {

@@ -14,8 +14,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/summary"
 	"testbed/topo/units"
 )
 
@@ -144,12 +144,12 @@ func (p parameter) axis(d *drawing, y string) {
 // kinds are the completion times of which the first that all runs have is drawn.
 var kinds = []struct {
 	items, key string
-	metric     func(*report.ArmSummary) *report.Metric
+	metric     func(*summary.Arm) *summary.Metric
 	of         func(*rundir.Run, string) []metrics.Item
 }{
-	{"job", "job_time", func(a *report.ArmSummary) *report.Metric { return a.JobTime }, (*rundir.Run).JobTimes},
-	{"coflow", "cct", func(a *report.ArmSummary) *report.Metric { return a.CCT }, (*rundir.Run).CCTs},
-	{"block write", "write_time", func(a *report.ArmSummary) *report.Metric { return a.WriteTime }, (*rundir.Run).WriteTimes},
+	{"job", "job_time", func(a *summary.Arm) *summary.Metric { return a.JobTime }, (*rundir.Run).JobTimes},
+	{"coflow", "cct", func(a *summary.Arm) *summary.Metric { return a.CCT }, (*rundir.Run).CCTs},
+	{"block write", "write_time", func(a *summary.Arm) *summary.Metric { return a.WriteTime }, (*rundir.Run).WriteTimes},
 }
 
 // gainByParameter draws the speed-ups of all jobs, coflows or block writes over a parameter. Arms of the same name in runs

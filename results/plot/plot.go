@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strings"
 
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/summary"
 	"testbed/results/verdict"
@@ -265,7 +264,7 @@ func (d *drawing) choose() error {
 			}
 			switch level, ok := r.Level(name); {
 			case !ok && !d.fluid:
-				s.mark = report.SourceFluidModel
+				s.mark = summary.SourceFluidModel
 			case ok && level != verdict.Pass:
 				s.mark = level.String()
 			}

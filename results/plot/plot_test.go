@@ -25,10 +25,10 @@ import (
 	"testbed/results/breakdown"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -60,7 +60,7 @@ func withTasks(t *testing.T) *rundir.Run {
 func full(t *testing.T) *rundir.Run {
 	t.Helper()
 	dir := rundirtest.Write(t, rundirtest.Default())
-	path := filepath.Join(dir, report.SummaryFile)
+	path := filepath.Join(dir, summary.SummaryFile)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"testbed/hosts/wire"
 	"testbed/results/figures"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -60,7 +60,7 @@ func (d *drawing) coflowOf() (schema.Coflow, []*metrics.Progress, error) {
 	}
 	s := d.series[0]
 	if s.run.Progress == nil {
-		return none, nil, fmt.Errorf("%w: %s", ErrNoData, d.missing(report.ProgressFile))
+		return none, nil, fmt.Errorf("%w: %s", ErrNoData, d.missing(summary.ProgressFile))
 	}
 	var chosen *schema.Coflow
 	least, most, n := workloads.CoflowID(0), workloads.CoflowID(0), 0
@@ -88,7 +88,7 @@ func (d *drawing) coflowOf() (schema.Coflow, []*metrics.Progress, error) {
 	}
 	flows := transfersOf(s, d.o.Repeat, func(m *schema.Moment) bool { return m.Kind == schema.KindFlow && *m.Coflow == chosen.Coflow })
 	if len(flows) == 0 {
-		return none, nil, fmt.Errorf("%w: %s has no flow of coflow %d of %s, repeat %d", ErrNoData, report.ProgressFile, chosen.Coflow, s.label, d.o.Repeat)
+		return none, nil, fmt.Errorf("%w: %s has no flow of coflow %d of %s, repeat %d", ErrNoData, summary.ProgressFile, chosen.Coflow, s.label, d.o.Repeat)
 	}
 	for _, t := range flows {
 		for k := range t.Moments {
@@ -97,7 +97,7 @@ func (d *drawing) coflowOf() (schema.Coflow, []*metrics.Progress, error) {
 	}
 	figures.LongestFirst(flows)
 	if len(flows) < chosen.Width {
-		d.note("%d of the %d flows of coflow %d are in %s", len(flows), chosen.Width, chosen.Coflow, report.ProgressFile)
+		d.note("%d of the %d flows of coflow %d are in %s", len(flows), chosen.Width, chosen.Coflow, summary.ProgressFile)
 	}
 	mark := ""
 	if s.mark != "" {
@@ -237,7 +237,7 @@ func goodput(d *drawing) error {
 		}
 	}
 	if !had {
-		return fmt.Errorf("%w: %s", ErrNoData, d.missing(report.ProgressFile))
+		return fmt.Errorf("%w: %s", ErrNoData, d.missing(summary.ProgressFile))
 	}
 	bin := figures.RoundBin(end, mostMoments)
 	curves := make([][]float64, len(all))

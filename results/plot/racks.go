@@ -13,7 +13,7 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/topo/units"
 	"testbed/topo/words"
 )
@@ -37,7 +37,7 @@ func rackLoads(s series, repeat int) ([]metrics.RackLoad, error) {
 		}
 		x := &links[k]
 		if l.Interval <= 0 || l.Interval != links[0].Interval || l.From != time.Duration(len(x.Bytes))*l.Interval {
-			return nil, fmt.Errorf("%s: the intervals of %s must be equal for all links and follow each other from 0: link %s has one of %v at %v", safe(s.label), report.LinksFile,
+			return nil, fmt.Errorf("%s: the intervals of %s must be equal for all links and follow each other from 0: link %s has one of %v at %v", safe(s.label), summary.LinksFile,
 				safe(l.Link), l.Interval, l.From)
 		}
 		x.Bytes = append(x.Bytes, l.Bytes)

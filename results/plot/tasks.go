@@ -14,7 +14,6 @@ import (
 	"testbed/results/figures"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/summary"
 )
 
@@ -307,7 +306,7 @@ func jobParts(d *drawing) error {
 		kept, sums, second = append(kept, s), append(sums, sum), append(second, fmt.Sprintf("n = %d", n))
 	}
 	if len(kept) == 0 {
-		return fmt.Errorf("%w: no job in %s has parts (only jobs of tasks have them)", ErrNoData, report.JobsFile)
+		return fmt.Errorf("%w: no job in %s has parts (only jobs of tasks have them)", ErrNoData, summary.JobsFile)
 	}
 	d.series = kept
 	unit := timesFor(longest)

@@ -29,7 +29,7 @@ func rows[T any](r *Report, list func(rep summary.Repeat, k schema.Key, add func
 		}
 		for _, a := range r.in.Arms {
 			for i, rep := range a.Repeats {
-				k := schema.Key{Arm: a.Name, Repeat: a.Numbers.Of(i), Verdict: SourceFluidModel}
+				k := schema.Key{Arm: a.Name, Repeat: a.Numbers.Of(i), Verdict: summary.SourceFluidModel}
 				if r.in.FluidModel {
 					rep.Fluid = nil
 				} else if k.Verdict = rep.Verdict.Level.String(); rep.Verdict.Level == verdict.Void {

@@ -92,7 +92,7 @@ func longest(f *topo.Fabric) time.Duration {
 // Compared is an average of a repeat relative to the fluid model's.
 type Compared struct {
 	What string // such as "CCT"
-	FluidPrediction
+	summary.FluidPrediction
 	Cause string // the likeliest one of what transport does not explain; "" if it is not known
 }
 
@@ -123,7 +123,7 @@ func Compare(r summary.Repeat) (out []Compared) {
 
 // explain compares the measured average of CCT with the fluid model's. If the ratio is outside what transport explains, the note
 // states the likeliest cause.
-func (in Input) explain(s *ArmSummary, arm Arm) {
+func (in Input) explain(s *summary.Arm, arm Arm) {
 	if s.CCT == nil || s.CCT.Fluid == nil || s.Time == nil {
 		return
 	}
@@ -167,7 +167,7 @@ func slower(shares []breakdown.Share, all time.Duration) string {
 		units.Percent(float64(queued)/float64(all), 0), longest, units.Percent(float64(at[longest])/float64(all), 0))
 }
 
-func faster(s *ArmSummary) string {
+func faster(s *summary.Arm) string {
 	if s.FCT != nil && slices.Contains(s.FCT.Early, "mean_us") {
 		return "the likeliest cause is short flows on idle links, which end early (see the table of FCT)"
 	}

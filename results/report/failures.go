@@ -12,45 +12,15 @@ import (
 	"testbed/workloads"
 )
 
-// FailureCount counts the items of an arm that did not complete.
-type FailureCount struct {
-	Coflows  int `json:"coflows"` // with at least one failed flow
-	Flows    int `json:"flows"`
-	Blocks   int `json:"blocks"`
-	Replicas int `json:"replicas"`       // of blocks that completed or failed without them
-	Jobs     int `json:"jobs,omitempty"` // of tasks
-	// Items that completed, over all repeats.
-	CoflowsCompleted int `json:"coflows_completed"`
-	BlocksCompleted  int `json:"blocks_completed"`
-	// List is all failures, in order of repeat and time.
-	List []FailureRow `json:"list"`
-}
-
-// FailureRow is one failure. Kind is that of flows.Failure; the IDs are present for kinds
-// that have them.
-type FailureRow struct {
-	Repeat int                 `json:"repeat"`
-	AtUS   float64             `json:"at_us"`
-	Kind   string              `json:"kind"`
-	Coflow *workloads.CoflowID `json:"coflow,omitempty"` // for a flow
-	Flow   *workloads.FlowID   `json:"flow,omitempty"`   // for a flow
-	Block  *workloads.BlockID  `json:"block,omitempty"`  // for a block and a replica
-	Job    *workloads.JobID    `json:"job,omitempty"`    // for a job of tasks
-	Host   string              `json:"host,omitempty"`   // the lost host, for a replica
-	What   string              `json:"what"`             // description, such as "flow 3 of coflow 1"
-	Why    string              `json:"why,omitempty"`
-	Fault  string              `json:"fault,omitempty"`
-}
-
 // failures counts the failures of an arm; nil if there are none.
-func (a Arm) failures() *FailureCount {
-	c := &FailureCount{}
+func (a Arm) failures() *summary.FailureCount {
+	c := &summary.FailureCount{}
 	for k, r := range a.Repeats {
 		coflows, blocks := map[workloads.CoflowID]bool{}, map[workloads.BlockID]bool{}
 		list := slices.Clone(r.Failures)
 		slices.SortStableFunc(list, func(x, y summary.Failure) int { return cmp.Compare(x.At, y.At) })
 		for _, f := range list {
-			row := FailureRow{Repeat: a.Numbers.Of(k), AtUS: micros(f.At), Kind: f.Kind, Why: f.Why, Fault: f.Fault}
+			row := summary.FailureRow{Repeat: a.Numbers.Of(k), AtUS: micros(f.At), Kind: f.Kind, Why: f.Why, Fault: f.Fault}
 			switch f.Kind {
 			case flows.FailedFlow:
 				c.Flows++
@@ -102,7 +72,7 @@ func (r *Report) failureTables() []table {
 		notes: []string{"Failed coflows and blocks have no completion time. Averages include those that completed; paired speed-ups include those that completed in both arms."}}
 	list := table{title: "List of failures", head: []string{"arm", "repeat", "time", "item", "reason", "fault"},
 		cols: []tables.Column{tables.Names(), {}, {}, tables.Prose(), tables.Prose(), tables.Prose()}}
-	jobs := slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return a.Failures != nil && a.Failures.Jobs > 0 })
+	jobs := slices.ContainsFunc(r.Summary.Arms, func(a summary.Arm) bool { return a.Failures != nil && a.Failures.Jobs > 0 })
 	if jobs {
 		counts.head = append(counts.head, "jobs failed")
 	}
@@ -113,7 +83,7 @@ func (r *Report) failureTables() []table {
 			row = []string{a.Name, fmt.Sprintf("%d of %d", f.CoflowsCompleted, f.CoflowsCompleted+f.Coflows), fmt.Sprint(f.Flows),
 				fmt.Sprintf("%d of %d", f.BlocksCompleted, f.BlocksCompleted+f.Blocks), fmt.Sprint(f.Replicas)}
 		} else {
-			f = &FailureCount{}
+			f = &summary.FailureCount{}
 		}
 		if jobs {
 			row = append(row, fmt.Sprint(f.Jobs))
@@ -121,7 +91,7 @@ func (r *Report) failureTables() []table {
 		counts.rows = append(counts.rows, row)
 		for i, x := range f.List {
 			if i == mostFailures {
-				list.notes = append(list.notes, fmt.Sprintf("%s: %d more in %s.", a.Name, len(f.List)-mostFailures, SummaryFile))
+				list.notes = append(list.notes, fmt.Sprintf("%s: %d more in %s.", a.Name, len(f.List)-mostFailures, summary.SummaryFile))
 				break
 			}
 			at := time.Duration(x.AtUS * float64(time.Microsecond)).Round(time.Millisecond)

@@ -19,10 +19,10 @@ func (r *Report) figureTables(section string) (out []table) {
 		any := false
 		for i := range r.Summary.Arms {
 			a := &r.Summary.Arms[i]
-			rows := of.Rows(&a.Arm)
+			rows := of.Rows(&a.Declared)
 			any = any || rows != nil
 			if rows == nil {
-				t.rows = append(t.rows, a.cells(len(of.Figures), false, nil))
+				t.rows = append(t.rows, cells(a, len(of.Figures), false, nil))
 			}
 			for _, row := range rows {
 				for k := range row {
@@ -41,7 +41,7 @@ func (r *Report) figureTables(section string) (out []table) {
 // figureDefinitions returns the definitions of these tables.
 func (r *Report) figureDefinitions(section string) (out []string) {
 	for _, t := range summary.Tables(section, !r.in.FluidModel) {
-		if slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return t.Rows(&a.Arm) != nil }) {
+		if slices.ContainsFunc(r.Summary.Arms, func(a summary.Arm) bool { return t.Rows(&a.Declared) != nil }) {
 			out = append(out, t.Define...)
 		}
 	}

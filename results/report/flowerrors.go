@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 )
@@ -17,16 +18,6 @@ const DefaultFlowTolerance = 0.05
 
 // earlyMark marks a figure that may be early by more than Input.FlowTolerance.
 const earlyMark = "†"
-
-// FlowErrorSummary states by how much flows that have their path to themselves end early,
-// because token buckets are full after an idle period.
-type FlowErrorSummary struct {
-	// Tolerance is the error beyond which Metric.Early names a statistic, relative to the time
-	// over links that store and forward.
-	Tolerance float64             `json:"tolerance"`
-	Sizes     []metrics.SizeError `json:"sizes"`
-	short     bool                // some flow has an error beyond the tolerance
-}
 
 func (in Input) flowTolerance() float64 { return cmp.Or(in.FlowTolerance, DefaultFlowTolerance) }
 
@@ -75,11 +66,11 @@ func (in Input) judgeShortFlows() Input {
 }
 
 // flowErrors returns the errors of the first repeat whose captures state them; nil without one.
-func (in Input) flowErrors() *FlowErrorSummary {
+func (in Input) flowErrors() *summary.FlowErrorSummary {
 	for _, a := range in.Arms {
 		for _, rep := range a.Repeats {
 			if rep.FlowErrors != nil {
-				return &FlowErrorSummary{Tolerance: in.flowTolerance(), Sizes: rep.FlowErrors.Sizes(), short: in.shortFlows()}
+				return &summary.FlowErrorSummary{Tolerance: in.flowTolerance(), Sizes: rep.FlowErrors.Sizes()}
 			}
 		}
 	}
@@ -94,19 +85,20 @@ func (r *Report) markEarly() {
 		if f == nil {
 			continue
 		}
-		var later []metrics.Item
+		var all, later []metrics.Item
 		for k, rep := range r.in.Arms[i].Repeats {
+			all = append(all, metrics.FCTs(k, rep.Records)...)
 			if rep.FlowErrors != nil {
 				later = append(later, rep.FlowErrors.Later(k, rep.Records)...)
 			} else {
 				later = append(later, metrics.FCTs(k, rep.Records)...)
 			}
 		}
-		d := metrics.Summarize(later)
+		is, was := metrics.Summarize(all), metrics.Summarize(later)
 		for _, s := range []struct {
 			key     string
 			is, was time.Duration
-		}{{"mean_us", f.mean, d.Mean}, {"p50_us", f.p50, d.P50}, {"p95_us", f.p95, d.P95}, {"p99_us", f.p99, d.P99}} {
+		}{{"mean_us", is.Mean, was.Mean}, {"p50_us", is.P50, was.P50}, {"p95_us", is.P95, was.P95}, {"p99_us", is.P99, was.P99}} {
 			if float64(s.was-s.is) > r.Summary.FlowErrors.Tolerance*float64(s.was) {
 				f.Early = append(f.Early, s.key)
 			}
@@ -115,7 +107,7 @@ func (r *Report) markEarly() {
 }
 
 // early marks a cell of a statistic that Metric.Early names.
-func (f *Metric) early(key, cell string) string {
+func early(f *summary.Metric, key, cell string) string {
 	if slices.Contains(f.Early, key) {
 		return cell + earlyMark
 	}
@@ -125,7 +117,7 @@ func (f *Metric) early(key, cell string) string {
 // flowErrorNotes states the errors of short flows below the table of FCT.
 func (r *Report) flowErrorNotes() []string {
 	e := r.Summary.FlowErrors
-	if e == nil || !e.short {
+	if e == nil || !r.in.shortFlows() {
 		return nil
 	}
 	var paths []string
@@ -144,7 +136,7 @@ func (r *Report) flowErrorNotes() []string {
 		}
 	}
 	out := []string{"Short flows: on idle links, whose token buckets are full, a flow ends early, relative to links that store and forward each frame: " + strings.Join(paths, "; ") + "."}
-	if slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return a.FCT != nil && len(a.FCT.Early) > 0 }) {
+	if slices.ContainsFunc(r.Summary.Arms, func(a summary.Arm) bool { return a.FCT != nil && len(a.FCT.Early) > 0 }) {
 		out = append(out, fmt.Sprintf("%s: may be early by more than %s, if every flow found its links idle. Larger flows have smaller errors.", earlyMark, units.Percent(e.Tolerance, 0)))
 	}
 	return out

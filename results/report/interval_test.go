@@ -68,7 +68,7 @@ func TestFewPairsHaveNoInterval(t *testing.T) {
 // Older versions wrote intervals for any number of clusters.
 func TestOldSummaryOfFewPairs(t *testing.T) {
 	for _, n := range []int{2, metrics.LeastPairs} {
-		var p PairedSpeedup
+		var p summary.PairedSpeedup
 		if err := json.Unmarshal(fmt.Appendf(nil, `{"clusters": %d, "geo_mean": 1.5, "geo_mean_ci": [1.1, 2]}`, n), &p); err != nil || p.GeoMeanCI.Known() != (n >= metrics.LeastPairs) || p.GeoMean != 1.5 {
 			t.Errorf("%d clusters: %+v, %v", n, p, err)
 		}

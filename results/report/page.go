@@ -10,6 +10,7 @@ import (
 
 	"testbed/results/htmlreport"
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
 )
@@ -64,8 +65,8 @@ func (r *Report) Page(w io.Writer) error {
 		d.Failures = append(d.Failures, plainTable(t))
 	}
 	if c := r.Summary.ScaleCheck; c != nil {
-		t := plainTable(c.table())
-		t.Lead = fmt.Sprintf("%s The scaled half is run %s, in the directory scaled.", c.sentence(), c.RunID)
+		t := plainTable(scaleTable(c))
+		t.Lead = fmt.Sprintf("%s The scaled half is run %s, in the directory scaled.", scaleSentence(c), c.RunID)
 		t.Notes = append(t.Notes, scaleNote)
 		d.Scale = &t
 	}
@@ -92,54 +93,18 @@ func (r *Report) measured(m metric) bool {
 	return false
 }
 
-// keys maps each column to its key in summary.json, below the metric, and reports whether
-// it is a time, of which the lowest is the best.
-var keys = map[string]struct {
-	key  string
-	time bool
-	get  func(f *Metric) (float64, bool)
-}{
-	"n":              {"n", false, func(f *Metric) (float64, bool) { return float64(f.N), true }},
-	"average":        {"mean_us", true, func(f *Metric) (float64, bool) { return f.MeanUS, true }},
-	"P50":            {"p50_us", true, func(f *Metric) (float64, bool) { return f.P50US, true }},
-	"P95":            {"p95_us", true, func(f *Metric) (float64, bool) { return f.P95US, true }},
-	"P99":            {"p99_us", true, func(f *Metric) (float64, bool) { return f.P99US, true }},
-	"repeats ±":      {"between_repeats.relative", false, func(f *Metric) (float64, bool) { return f.Repeats.get() }},
-	"speed-up":       {"speedup", false, func(f *Metric) (float64, bool) { return deref(f.Speedup) }},
-	"paired [95 %]":  {"paired.geo_mean", false, func(f *Metric) (float64, bool) { return f.Paired.get() }},
-	"fluid average":  {"fluid.mean_us", false, func(f *Metric) (float64, bool) { return f.Fluid.get(false) }},
-	"measured/fluid": {"fluid.ratio", false, func(f *Metric) (float64, bool) { return f.Fluid.get(true) }},
-}
-
-func deref(x *float64) (float64, bool) {
-	if x == nil {
-		return 0, false
-	}
-	return *x, true
-}
-
-func (s *RepeatSpread) get() (float64, bool) {
-	if s == nil {
-		return 0, false
-	}
-	return s.Relative, true
-}
-
-func (p *PairedSpeedup) get() (float64, bool) {
-	if p == nil {
-		return 0, false
-	}
-	return p.GeoMean, true
-}
-
-func (p *FluidPrediction) get(ratio bool) (float64, bool) {
-	switch {
-	case p == nil:
-		return 0, false
-	case ratio:
-		return p.Ratio, true
-	}
-	return p.MeanUS, true
+// keys maps each column to its key in summary.json, below the metric. Of the times, the lowest is the best.
+var keys = map[string]string{
+	"n":              "n",
+	"average":        "mean_us",
+	"P50":            "p50_us",
+	"P95":            "p95_us",
+	"P99":            "p99_us",
+	"repeats ±":      "between_repeats.relative",
+	"speed-up":       "speedup",
+	"paired [95 %]":  "paired.geo_mean",
+	"fluid average":  "fluid.mean_us",
+	"measured/fluid": "fluid.ratio",
 }
 
 // number returns x as in summary.json.
@@ -158,14 +123,13 @@ func (r *Report) headline(m metric) htmlreport.Table {
 	best := map[string]float64{}
 	count := map[string]int{}
 	for i := range r.Summary.Arms {
-		if f := m.get(&r.Summary.Arms[i]); f != nil {
-			for head, k := range keys {
-				if x, ok := k.get(f); ok && k.time {
-					if low, had := best[head]; !had || x < low {
-						best[head] = x
-					}
-					count[head]++
+		for head, key := range keys {
+			x, ok := r.Summary.Arms[i].Get(m.key + "." + key)
+			if ok && strings.HasSuffix(key, "_us") && head != "fluid average" {
+				if low, had := best[head]; !had || x < low {
+					best[head] = x
 				}
+				count[head]++
 			}
 		}
 	}
@@ -177,21 +141,18 @@ func (r *Report) headline(m metric) htmlreport.Table {
 	}
 	for i, row := range t.rows {
 		a := &r.Summary.Arms[i]
-		f := m.get(a)
 		var cells []htmlreport.Cell
 		for j, s := range row {
 			head := t.head[j]
 			c := htmlreport.Cell{Text: s}
-			if k, ok := keys[head]; ok {
-				c.Figure, c.Arm, c.Metric = true, a.Name, m.key+"."+k.key
-				if f != nil {
+			if key, ok := keys[head]; ok {
+				c.Figure, c.Arm, c.Metric = true, a.Name, m.key+"."+key
+				if x, ok := a.Get(c.Metric); ok {
 					if head == "average" {
-						c.Text = units.Human(f.mean) // other forms may mark the best in it
+						c.Text = summary.Micros.Show(x) // other forms may mark the best in it
 					}
-					if x, ok := k.get(f); ok {
-						c.Value = number(x)
-						c.Best = k.time && !t.apart && count[head] > 1 && x == best[head]
-					}
+					c.Value = number(x)
+					c.Best = !t.apart && count[head] > 1 && x == best[head]
 				}
 			}
 			if head == "verdict" && a.Verdict != nil {

@@ -14,12 +14,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
+	"testbed/results/summary"
 	"testbed/topo/units"
 )
 
 // cellsOf parses the page's cells with a metric, by arm and metric, and the embedded
 // summary.
-func cellsOf(t *testing.T, r *Report) (cells map[[2]string]string, texts map[[2]string]string, summary map[string]any) {
+func cellsOf(t *testing.T, r *Report) (cells map[[2]string]string, texts map[[2]string]string, document map[string]any) {
 	t.Helper()
 	var b bytes.Buffer
 	if err := r.Page(&b); err != nil {
@@ -47,7 +48,7 @@ func cellsOf(t *testing.T, r *Report) (cells map[[2]string]string, texts map[[2]
 		if attr["id"] == "summary" {
 			d := json.NewDecoder(strings.NewReader(text.String()))
 			d.UseNumber()
-			if err := d.Decode(&summary); err != nil {
+			if err := d.Decode(&document); err != nil {
 				t.Fatalf("embedded summary: %v", err)
 			}
 		}
@@ -60,7 +61,7 @@ func cellsOf(t *testing.T, r *Report) (cells map[[2]string]string, texts map[[2]
 			cells[at] = v
 		}
 	}
-	return cells, texts, summary
+	return cells, texts, document
 }
 
 // Each figure of the headline equals the value of summary.json that it names, digit for
@@ -71,13 +72,13 @@ func TestPageHasFiguresOfSummary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cells, texts, summary := cellsOf(t, r)
+		cells, texts, document := cellsOf(t, r)
 		var own bytes.Buffer
 		if err := r.JSON(&own); err != nil {
 			t.Fatal(err)
 		}
 		arms := map[string]map[string]any{}
-		for _, a := range summary["arms"].([]any) {
+		for _, a := range document["arms"].([]any) {
 			arm := a.(map[string]any)
 			arms[arm["name"].(string)] = arm
 		}
@@ -100,8 +101,8 @@ func TestPageHasFiguresOfSummary(t *testing.T) {
 				if _, ok := cells[at]; ok != (f != nil) {
 					t.Errorf("%v: a value is on the page: %v, want %v", at, ok, f != nil)
 				}
-				if f != nil && !strings.HasPrefix(texts[at], units.Human(f.mean)) {
-					t.Errorf("%v reads %q, want %s as in the other tables", at, texts[at], units.Human(f.mean))
+				if f != nil && !strings.HasPrefix(texts[at], summary.Micros.Show(f.MeanUS)) {
+					t.Errorf("%v reads %q, want %s as in the other tables", at, texts[at], summary.Micros.Show(f.MeanUS))
 				}
 				if a.Void() && r.measured(m) && texts[at] != "void" {
 					t.Errorf("%v of a void arm reads %q", at, texts[at])

@@ -10,7 +10,6 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/summary"
 	tables "testbed/results/table"
-	"testbed/topo/units"
 )
 
 // unlike returns the sentences that name these arms.
@@ -63,8 +62,8 @@ func (in Input) metrics() []metric {
 	for _, bin := range in.bins() {
 		key := strconv.Itoa(bin)
 		out = append(out, metric{name: "Job time, bin " + key, key: binKey + "." + key, items: metrics.JobTimesIn(bin),
-			get: func(a *ArmSummary) *Metric { return a.JobBins[key] },
-			set: func(a *ArmSummary, m *Metric) { put(&a.JobBins, key, m) }})
+			get: func(a *summary.Arm) *summary.Metric { return a.JobBins[key] },
+			set: func(a *summary.Arm, m *summary.Metric) { put(&a.JobBins, key, m) }})
 	}
 	return append(out, in.sizeMetrics()...)
 }
@@ -83,7 +82,7 @@ func (r *Report) binTable() table {
 			case a.Void():
 				row = []string{a.Name, bin, "void", "void", "void"}
 			case f != nil:
-				row = []string{a.Name, bin, strconv.Itoa(f.N), units.Human(f.mean), units.Human(f.p95)}
+				row = []string{a.Name, bin, strconv.Itoa(f.N), summary.Micros.Show(f.MeanUS), summary.Micros.Show(f.P95US)}
 			}
 			t.rows = append(t.rows, append(row, speedups(i, a, f)...))
 		}
@@ -100,7 +99,7 @@ func (r *Report) placementDefinitions() []string {
 	if r.in.any(func(r *summary.Repeat) bool {
 		return slices.ContainsFunc(r.Records.Jobs, func(j flows.JobRecord) bool { return j.Tasks == 0 })
 	}) {
-		out = append(out, "Job time: from the arrival of the job's coflow, or from the request of its first block if it has no coflow, to the end of its last block. The file "+AskedFile+" next to the captures lists the coflow and blocks of each job.")
+		out = append(out, "Job time: from the arrival of the job's coflow, or from the request of its first block if it has no coflow, to the end of its last block. The file "+summary.AskedFile+" next to the captures lists the coflow and blocks of each job.")
 	}
 	return append(out, r.figureDefinitions("placement")...)
 }

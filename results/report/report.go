@@ -46,7 +46,7 @@ type Input struct {
 	// Scaled is the scaled half of a scale check; nil if there was no check.
 	Scaled *Scaled
 	// Partial is set if the run was cut short.
-	Partial *Partial
+	Partial *summary.Partial
 	// Looks decided the number of repeats; nil if it was fixed.
 	Looks *metrics.Looks
 	// Manifest is the known settings of the run.
@@ -67,44 +67,9 @@ type Arm struct {
 
 // Report holds computed figures and writes them in any form.
 type Report struct {
-	Summary Summary
+	Summary summary.Run
 	in      Input
 }
-
-// Files that Write creates.
-const (
-	FlowsFile   = "flows.csv"
-	CoflowsFile = "coflows.csv"
-	BlocksFile  = "blocks.csv"
-	// Only for packets:
-	BreakdownFile = "breakdown.csv"
-	LinksFile     = "links.csv"
-	DropsFile     = "drops.csv"
-	ProgressFile  = "progress.csv"
-	// Only for runs with such items:
-	RequestsFile = "requests.csv"
-	JobsFile     = "jobs.csv"
-	AttemptsFile = "attempts.csv"
-	BalanceFile  = "balance.csv"
-	// Derived from the same figures:
-	SummaryFile  = "summary.json"
-	MarkdownFile = "report.md"
-	PageFile     = "report.html"
-)
-
-// DataFiles returns the files from which a report is read back.
-func DataFiles() []string {
-	return []string{FlowsFile, CoflowsFile, BlocksFile, BreakdownFile, LinksFile, DropsFile, ProgressFile,
-		RequestsFile, JobsFile, AttemptsFile, BalanceFile, SummaryFile}
-}
-
-// AskedFile is the file of a repeat that records which coflows and blocks belong
-// together (metrics.WorkloadMeta).
-const AskedFile = "asked.json"
-
-// QueuesFile is the file of a repeat with the kernel's counts of packets dropped by the
-// queues of links (metrics.Queues).
-const QueuesFile = "queues.json"
 
 // metric is one kind of completion time.
 type metric struct {
@@ -112,28 +77,28 @@ type metric struct {
 	key   string // in summary.json
 	noun  string // the items, as in Repeat.Completed
 	items func(repeat int, r flows.Records) []metrics.Item
-	get   func(a *ArmSummary) *Metric
-	set   func(a *ArmSummary, m *Metric)
+	get   func(a *summary.Arm) *summary.Metric
+	set   func(a *summary.Arm, m *summary.Metric)
 }
 
 // field returns a metric that has a field of its own in a summary.
-func field(name, key, noun string, items func(int, flows.Records) []metrics.Item, at func(a *ArmSummary) **Metric) metric {
-	return metric{name, key, noun, items, func(a *ArmSummary) *Metric { return *at(a) }, func(a *ArmSummary, m *Metric) { *at(a) = m }}
+func field(name, key, noun string, items func(int, flows.Records) []metrics.Item, at func(a *summary.Arm) **summary.Metric) metric {
+	return metric{name, key, noun, items, func(a *summary.Arm) *summary.Metric { return *at(a) }, func(a *summary.Arm, m *summary.Metric) { *at(a) = m }}
 }
 
 func requestMetric() metric {
-	return field("Write request time", "request_time", "write requests", metrics.RequestTimes, func(a *ArmSummary) **Metric { return &a.RequestTime })
+	return field("Write request time", "request_time", "write requests", metrics.RequestTimes, func(a *summary.Arm) **summary.Metric { return &a.RequestTime })
 }
 
 func jobMetric() metric {
-	return field("Job time", "job_time", "jobs", metrics.JobTimes, func(a *ArmSummary) **Metric { return &a.JobTime })
+	return field("Job time", "job_time", "jobs", metrics.JobTimes, func(a *summary.Arm) **summary.Metric { return &a.JobTime })
 }
 
 func allMetrics() []metric {
 	return []metric{
-		field("Coflow completion time (CCT)", "cct", "coflows", metrics.CCTs, func(a *ArmSummary) **Metric { return &a.CCT }),
-		field("Flow completion time (FCT)", "fct", "flows", metrics.FCTs, func(a *ArmSummary) **Metric { return &a.FCT }),
-		field("Block write time", "write_time", "blocks", metrics.WriteTimes, func(a *ArmSummary) **Metric { return &a.WriteTime }),
+		field("Coflow completion time (CCT)", "cct", "coflows", metrics.CCTs, func(a *summary.Arm) **summary.Metric { return &a.CCT }),
+		field("Flow completion time (FCT)", "fct", "flows", metrics.FCTs, func(a *summary.Arm) **summary.Metric { return &a.FCT }),
+		field("Block write time", "write_time", "blocks", metrics.WriteTimes, func(a *summary.Arm) **summary.Metric { return &a.WriteTime }),
 		requestMetric(),
 		jobMetric(),
 	}
@@ -145,12 +110,12 @@ func New(in Input) (*Report, error) {
 		return nil, err
 	}
 	in = in.judgeShortFlows()
-	r := &Report{in: in, Summary: Summary{Format: Format, RunID: in.RunID, Scenario: in.Scenario, Source: SourcePackets, Baseline: in.Arms[0].Name, Noise: in.Noise, Partial: in.Partial, Looks: in.Looks}}
+	r := &Report{in: in, Summary: summary.Run{Format: summary.Format, RunID: in.RunID, Scenario: in.Scenario, Source: summary.SourcePackets, Baseline: in.Arms[0].Name, Noise: in.Noise, Partial: in.Partial, Looks: in.Looks}}
 	switch {
 	case in.FluidModel:
-		r.Summary.Source = SourceFluidModel
+		r.Summary.Source = summary.SourceFluidModel
 	case in.VirtualTime:
-		r.Summary.Source = SourceVirtual
+		r.Summary.Source = summary.SourceVirtual
 	}
 	for i := range in.Arms {
 		r.Summary.Arms = append(r.Summary.Arms, in.summarize(i))
@@ -162,7 +127,7 @@ func New(in Input) (*Report, error) {
 		in.explain(&r.Summary.Arms[i], in.Arms[i])
 	}
 	for i := range r.Summary.Arms[1:] {
-		r.Summary.Arms[i+1].Against(&r.Summary.Arms[0].Arm)
+		r.Summary.Arms[i+1].Against(&r.Summary.Arms[0].Declared)
 	}
 	if in.Scaled != nil {
 		r.Summary.ScaleCheck = in.checkScale()
@@ -231,17 +196,17 @@ func (r *Report) Write(dir string) (names []string, err error) {
 	}
 	packets := !r.in.FluidModel
 	tables := []file{
-		{true, FlowsFile, r.FlowsCSV},
-		{true, CoflowsFile, r.CoflowsCSV},
-		{true, BlocksFile, r.BlocksCSV},
-		{packets, BreakdownFile, r.BreakdownCSV},
-		{packets, LinksFile, r.LinksCSV},
-		{packets, DropsFile, r.DropsCSV},
-		{packets, ProgressFile, r.ProgressCSV},
-		{r.in.requests(), RequestsFile, r.RequestsCSV},
-		{r.in.jobs(), JobsFile, r.JobsCSV},
-		{r.in.attempts(), AttemptsFile, r.AttemptsCSV},
-		{r.in.balance(), BalanceFile, r.BalanceCSV},
+		{true, summary.FlowsFile, r.FlowsCSV},
+		{true, summary.CoflowsFile, r.CoflowsCSV},
+		{true, summary.BlocksFile, r.BlocksCSV},
+		{packets, summary.BreakdownFile, r.BreakdownCSV},
+		{packets, summary.LinksFile, r.LinksCSV},
+		{packets, summary.DropsFile, r.DropsCSV},
+		{packets, summary.ProgressFile, r.ProgressCSV},
+		{r.in.requests(), summary.RequestsFile, r.RequestsCSV},
+		{r.in.jobs(), summary.JobsFile, r.JobsCSV},
+		{r.in.attempts(), summary.AttemptsFile, r.AttemptsCSV},
+		{r.in.balance(), summary.BalanceFile, r.BalanceCSV},
 	}
 	r.Summary.Rows = map[string]int{}
 	var staged []*safefile.Staged
@@ -268,7 +233,7 @@ func (r *Report) Write(dir string) (names []string, err error) {
 		}
 		r.Summary.Rows[f.name] = rows.n
 	}
-	for _, f := range []file{{true, SummaryFile, r.JSON}, {true, MarkdownFile, r.Markdown}, {true, PageFile, r.Page}} {
+	for _, f := range []file{{true, summary.SummaryFile, r.JSON}, {true, summary.MarkdownFile, r.Markdown}, {true, summary.PageFile, r.Page}} {
 		if err := stage(f.name, f.write); err != nil {
 			return nil, err
 		}

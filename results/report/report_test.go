@@ -190,10 +190,10 @@ func TestGolden(t *testing.T) {
 			name  string
 			write func(io.Writer) error
 		}{
-			{"terminal.txt", r.Terminal}, {MarkdownFile, r.Markdown}, {SummaryFile, r.JSON},
-			{FlowsFile, r.FlowsCSV}, {CoflowsFile, r.CoflowsCSV}, {BlocksFile, r.BlocksCSV}, {BreakdownFile, r.BreakdownCSV}, {LinksFile, r.LinksCSV}, {DropsFile, r.DropsCSV}, {ProgressFile, r.ProgressCSV},
+			{"terminal.txt", r.Terminal}, {summary.MarkdownFile, r.Markdown}, {summary.SummaryFile, r.JSON},
+			{summary.FlowsFile, r.FlowsCSV}, {summary.CoflowsFile, r.CoflowsCSV}, {summary.BlocksFile, r.BlocksCSV}, {summary.BreakdownFile, r.BreakdownCSV}, {summary.LinksFile, r.LinksCSV}, {summary.DropsFile, r.DropsCSV}, {summary.ProgressFile, r.ProgressCSV},
 		} {
-			if run.in.FluidModel && (form.name == BreakdownFile || form.name == LinksFile || form.name == DropsFile || form.name == ProgressFile) {
+			if run.in.FluidModel && (form.name == summary.BreakdownFile || form.name == summary.LinksFile || form.name == summary.DropsFile || form.name == summary.ProgressFile) {
 				continue
 			}
 			t.Run(run.name+"/"+form.name, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestVoidShowsNoFigure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{FlowsFile, CoflowsFile, BlocksFile, BreakdownFile, LinksFile, DropsFile, ProgressFile, SummaryFile, MarkdownFile, PageFile}; !cmp.Equal(want, files) {
+	if want := []string{summary.FlowsFile, summary.CoflowsFile, summary.BlocksFile, summary.BreakdownFile, summary.LinksFile, summary.DropsFile, summary.ProgressFile, summary.SummaryFile, summary.MarkdownFile, summary.PageFile}; !cmp.Equal(want, files) {
 		t.Errorf("Write = %v, want %v", files, want)
 	}
 	var all bytes.Buffer
@@ -572,20 +572,20 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, MarkdownFile), []byte("before"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, summary.MarkdownFile), []byte("before"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, PageFile), 0o755); err != nil { // written after the first
+	if err := os.Mkdir(filepath.Join(dir, summary.PageFile), 0o755); err != nil { // written after the first
 		t.Fatal(err)
 	}
-	if _, err := r.Write(dir); err == nil || !strings.Contains(err.Error(), PageFile) {
+	if _, err := r.Write(dir); err == nil || !strings.Contains(err.Error(), summary.PageFile) {
 		t.Errorf("a page that is a directory: %v", err)
 	}
 	left, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := os.ReadFile(filepath.Join(dir, MarkdownFile)); err != nil || string(b) != "before" || len(left) != 2 {
+	if b, err := os.ReadFile(filepath.Join(dir, summary.MarkdownFile)); err != nil || string(b) != "before" || len(left) != 2 {
 		t.Errorf("%q, %v; %d files, want 2", b, err, len(left))
 	}
 }
@@ -617,10 +617,10 @@ func TestLinkAtAPlaceOfTheReport(t *testing.T) {
 	if err := os.WriteFile(target, []byte("precious"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(target, filepath.Join(dir, PageFile)); err != nil {
+	if err := os.Symlink(target, filepath.Join(dir, summary.PageFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Write(dir); err == nil || !strings.Contains(err.Error(), PageFile+": it is a symbolic link") {
+	if _, err := r.Write(dir); err == nil || !strings.Contains(err.Error(), summary.PageFile+": it is a symbolic link") {
 		t.Errorf("report over a link: %v", err)
 	}
 	if b, err := os.ReadFile(target); err != nil || string(b) != "precious" {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/results/verdict"
 )
@@ -17,56 +18,11 @@ type Scaled struct {
 	Report *Report
 }
 
-// ScaleCheck reports whether speed-ups depend on the scale of the emulation.
-type ScaleCheck struct {
-	By       string      `json:"by"` // rates and sizes were divided by it
-	RunID    string      `json:"run_id"`
-	Outcome  Scaling     `json:"outcome"`
-	Reasons  []string    `json:"reasons"` // why the check is inconclusive
-	Compared []ScaleMove `json:"compared"`
-	// Level is the worst verdict of the scaled half; absent for the fluid model.
-	Level *verdict.Level `json:"scaled_verdict,omitempty"`
-}
-
-// Scaling is the outcome of a scale check.
-type Scaling string
-
-// The outcomes.
-const (
-	ScaleInvariant    Scaling = "scale-invariant within the interval"
-	NotScaleInvariant Scaling = "not scale-invariant"
-	ScaleUnknown      Scaling = "nothing is concluded"
-)
-
-// ScaleMove is one speed-up relative to the baseline at both scales. Each estimate is a
-// value and its 95 % confidence interval; Ratio is Scaled over Full, item by item.
-type ScaleMove struct {
-	Arm     string   `json:"arm"`
-	Metric  string   `json:"metric"`  // "cct" or "write_time"
-	Speedup string   `json:"speedup"` // "average", or "paired", the geometric mean
-	Pairs   int      `json:"pairs"`   // items that both arms have at both scales
-	Full    Estimate `json:"full"`
-	Scaled  Estimate `json:"scaled"`
-	Ratio   Estimate `json:"ratio"`
-	Outcome Scaling  `json:"outcome"`
-}
-
-// Estimate is a ratio with its 95 % confidence interval.
-type Estimate = metrics.Estimate
-
-// Worst returns the worst verdict of the scaled half; pass if it has none.
-func (c *ScaleCheck) Worst() verdict.Level {
-	if c.Level == nil {
-		return verdict.Pass
-	}
-	return *c.Level
-}
-
 // checkScale compares the speed-ups of both halves. The check is inconclusive if an arm of
 // either half is void or if there are too few items.
-func (in Input) checkScale() *ScaleCheck {
+func (in Input) checkScale() *summary.ScaleCheck {
 	half := in.Scaled.Report
-	c := &ScaleCheck{By: in.Scaled.By, RunID: half.in.RunID, Outcome: ScaleInvariant, Reasons: []string{}, Compared: []ScaleMove{}}
+	c := &summary.ScaleCheck{By: in.Scaled.By, RunID: half.in.RunID, Outcome: summary.ScaleInvariant, Reasons: []string{}, Compared: []summary.ScaleMove{}}
 	if !in.FluidModel {
 		worst := verdict.Pass
 		for _, a := range half.in.Arms {
@@ -94,7 +50,7 @@ func (in Input) checkScale() *ScaleCheck {
 		c.Reasons = append(c.Reasons, "there is only one arm, so there is no speed-up")
 	}
 	if len(c.Reasons) > 0 {
-		c.Outcome = ScaleUnknown
+		c.Outcome = summary.ScaleUnknown
 		return c
 	}
 	for k, m := range allMetrics() {
@@ -103,32 +59,32 @@ func (in Input) checkScale() *ScaleCheck {
 			continue // flow times follow those of their coflows
 		}
 		for i := 1; i < len(in.Arms); i++ {
-			c.compare(in.Arms[i].Name, name, metrics.CompareScale(in.Arms[0].alone(m), in.Arms[i].alone(m), half.in.Arms[0].alone(m), half.in.Arms[i].alone(m), in.Seed+uint64(k), in.Noise.Of(name)))
+			compareScale(c, in.Arms[i].Name, name, metrics.CompareScale(in.Arms[0].alone(m), in.Arms[i].alone(m), half.in.Arms[0].alone(m), half.in.Arms[i].alone(m), in.Seed+uint64(k), in.Noise.Of(name)))
 		}
 	}
-	c.conclude()
+	concludeScale(c)
 	return c
 }
 
-func (c *ScaleCheck) compare(arm, metric string, s metrics.Scale) {
+func compareScale(c *summary.ScaleCheck, arm, metric string, s metrics.Scale) {
 	if s.N == 0 {
 		return
 	}
-	estimate := func(e metrics.Estimate) Estimate {
-		return Estimate{Value: metrics.Round6(e.Value), CI: e.CI.Round6()}
+	estimate := func(e metrics.Estimate) metrics.Estimate {
+		return metrics.Estimate{Value: metrics.Round6(e.Value), CI: e.CI.Round6()}
 	}
 	for _, x := range []struct {
 		name string
 		metrics.Moved
 	}{{"average", s.Average}, {"paired", s.Paired}} {
-		m := ScaleMove{Arm: arm, Metric: metric, Speedup: x.name, Pairs: s.N, Full: estimate(x.Full), Scaled: estimate(x.Scaled), Ratio: estimate(x.Ratio)}
+		m := summary.ScaleMove{Arm: arm, Metric: metric, Speedup: x.name, Pairs: s.N, Full: estimate(x.Full), Scaled: estimate(x.Scaled), Ratio: estimate(x.Ratio)}
 		switch {
 		case s.Clusters < metrics.LeastPairs:
-			m.Outcome = ScaleUnknown
+			m.Outcome = summary.ScaleUnknown
 		case x.Within():
-			m.Outcome = ScaleInvariant
+			m.Outcome = summary.ScaleInvariant
 		default:
-			m.Outcome = NotScaleInvariant
+			m.Outcome = summary.NotScaleInvariant
 		}
 		c.Compared = append(c.Compared, m)
 	}
@@ -136,27 +92,27 @@ func (c *ScaleCheck) compare(arm, metric string, s metrics.Scale) {
 
 // conclude sets the outcome of all comparisons: a single significant change decides it;
 // otherwise one comparison with too few pairs makes the check inconclusive.
-func (c *ScaleCheck) conclude() {
+func concludeScale(c *summary.ScaleCheck) {
 	if len(c.Compared) == 0 {
-		c.Outcome, c.Reasons = ScaleUnknown, append(c.Reasons, "the halves have no coflow or block in common")
+		c.Outcome, c.Reasons = summary.ScaleUnknown, append(c.Reasons, "the halves have no coflow or block in common")
 		return
 	}
 	few := false
 	for _, m := range c.Compared {
-		if m.Outcome == NotScaleInvariant {
-			c.Outcome = NotScaleInvariant
+		if m.Outcome == summary.NotScaleInvariant {
+			c.Outcome = summary.NotScaleInvariant
 			return
 		}
-		few = few || m.Outcome == ScaleUnknown
+		few = few || m.Outcome == summary.ScaleUnknown
 	}
 	if few {
-		c.Outcome = ScaleUnknown
+		c.Outcome = summary.ScaleUnknown
 		c.Reasons = append(c.Reasons, fmt.Sprintf("a comparison has %s (use more coflows or blocks)", metrics.FewPairs))
 	}
 }
 
 // sentence returns the outcome in one line.
-func (c *ScaleCheck) sentence() string {
+func scaleSentence(c *summary.ScaleCheck) string {
 	s := fmt.Sprintf("Scale check with rates and sizes divided by %s: %s", c.By, c.Outcome)
 	if len(c.Reasons) > 0 {
 		s += ": " + strings.Join(c.Reasons, "; ")
@@ -169,11 +125,11 @@ const scaleNote = "Ratio: the speed-up at reduced scale over the speed-up at ful
 	"One of twenty comparisons is expected to change by chance."
 
 // table returns one row for each comparison.
-func (c *ScaleCheck) table() table {
+func scaleTable(c *summary.ScaleCheck) table {
 	t := table{title: "Scale check", head: []string{"arm", "metric", "speed-up", "n", "full scale [95 %]", "scaled [95 %]", "ratio [95 %]", "outcome"},
 		cols: []tables.Column{tables.Names(), {}, {}, {Drop: 3}, {Drop: 2, Wrap: 20}, {Drop: 1, Wrap: 20}, pairedColumn(), {}}}
 	for _, m := range c.Compared {
-		outcome := map[Scaling]string{ScaleInvariant: "invariant", NotScaleInvariant: "changed", ScaleUnknown: "too few pairs"}[m.Outcome]
+		outcome := map[summary.Scaling]string{summary.ScaleInvariant: "invariant", summary.NotScaleInvariant: "changed", summary.ScaleUnknown: "too few pairs"}[m.Outcome]
 		name := map[string]string{"cct": "CCT", "write_time": "write time"}[m.Metric]
 		t.rows = append(t.rows, []string{m.Arm, name, m.Speedup, fmt.Sprint(m.Pairs), m.Full.String(), m.Scaled.String(),
 			strings.Replace(m.Ratio.Decimals(3), "×", "", 1), outcome})
@@ -181,23 +137,23 @@ func (c *ScaleCheck) table() table {
 	return t
 }
 
-func (c *ScaleCheck) terminal(b *bytes.Buffer, style tables.Style) error {
+func scaleTerminal(c *summary.ScaleCheck, b *bytes.Buffer, style tables.Style) error {
 	b.WriteByte('\n')
-	if err := style.Paragraph(b, "", "", c.sentence()); err != nil || len(c.Compared) == 0 {
+	if err := style.Paragraph(b, "", "", scaleSentence(c)); err != nil || len(c.Compared) == 0 {
 		return err
 	}
-	if err := c.table().text(b, style); err != nil {
+	if err := scaleTable(c).text(b, style); err != nil {
 		return err
 	}
 	return style.Paragraph(b, "", "", scaleNote)
 }
 
-func (r *Report) scaleMarkdown(b *bytes.Buffer, c *ScaleCheck) error {
-	fmt.Fprintf(b, "\n## Scale check\n\n%s The scaled half is run %s, in the directory scaled.\n", plain(c.sentence()), plain(c.RunID))
+func (r *Report) scaleMarkdown(b *bytes.Buffer, c *summary.ScaleCheck) error {
+	fmt.Fprintf(b, "\n## Scale check\n\n%s The scaled half is run %s, in the directory scaled.\n", plain(scaleSentence(c)), plain(c.RunID))
 	if len(c.Compared) == 0 {
 		return nil
 	}
-	t := c.table()
+	t := scaleTable(c)
 	for _, row := range t.rows {
 		row[0] = plain(row[0])
 	}

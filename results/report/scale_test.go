@@ -41,16 +41,16 @@ func TestScaleCheck(t *testing.T) {
 		n        int
 		scaled   float64
 		levels   [4]verdict.Level
-		want     Scaling
+		want     summary.Scaling
 		compared int
 		says     string
 	}{
-		{"the same", 20, 2, [4]verdict.Level{p, p, p, p}, ScaleInvariant, 2, "rates and sizes divided by 2: scale-invariant within the interval."},
-		{"moved", 20, 1.5, [4]verdict.Level{p, p, p, p}, NotScaleInvariant, 2, "2.00× [2.00, 2.00]"},
-		{"too few", 7, 1.5, [4]verdict.Level{p, p, p, p}, ScaleUnknown, 2, "fewer than 8 independent"},
-		{"void at full scale", 20, 1.5, [4]verdict.Level{p, void, p, p}, ScaleUnknown, 0, "sebf is void at full scale"},
-		{"void baseline, scaled", 20, 1.5, [4]verdict.Level{p, p, void, p}, ScaleUnknown, 0, "fair is void scaled"},
-		{"nothing measured", 0, 1, [4]verdict.Level{p, p, p, p}, ScaleUnknown, 0, "no coflow or block in common"},
+		{"the same", 20, 2, [4]verdict.Level{p, p, p, p}, summary.ScaleInvariant, 2, "rates and sizes divided by 2: scale-invariant within the interval."},
+		{"moved", 20, 1.5, [4]verdict.Level{p, p, p, p}, summary.NotScaleInvariant, 2, "2.00× [2.00, 2.00]"},
+		{"too few", 7, 1.5, [4]verdict.Level{p, p, p, p}, summary.ScaleUnknown, 2, "fewer than 8 independent"},
+		{"void at full scale", 20, 1.5, [4]verdict.Level{p, void, p, p}, summary.ScaleUnknown, 0, "sebf is void at full scale"},
+		{"void baseline, scaled", 20, 1.5, [4]verdict.Level{p, p, void, p}, summary.ScaleUnknown, 0, "fair is void scaled"},
+		{"nothing measured", 0, 1, [4]verdict.Level{p, p, p, p}, summary.ScaleUnknown, 0, "no coflow or block in common"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

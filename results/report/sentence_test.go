@@ -12,15 +12,16 @@ import (
 )
 
 // armWith returns an arm with a CCT that has a speed-up; a zero value is none.
-func armWith(name string, level verdict.Level, value, low, high float64) ArmSummary {
-	a := ArmSummary{Name: name, CCT: &Metric{N: 20, MeanUS: 1_234_000}}
+func armWith(name string, level verdict.Level, value, low, high float64) summary.Arm {
+	a := summary.Arm{Name: name}
+	a.CCT = &summary.Metric{N: 20, MeanUS: 1_234_000}
 	if level != 0 {
 		a.Verdict = &level
 	}
 	if level == verdict.Void {
 		a.CCT = nil
 	} else if value != 0 {
-		a.CCT.Paired = &PairedSpeedup{GeoMean: value, GeoMeanCI: metrics.Interval{Low: low, High: high}}
+		a.CCT.Paired = &summary.PairedSpeedup{GeoMean: value, GeoMeanCI: metrics.Interval{Low: low, High: high}}
 	}
 	return a
 }
@@ -32,20 +33,20 @@ func TestSentence(t *testing.T) {
 	unmodelled.Unmodelled = []string{"fabric.congestion_control"}
 	moved := armWith("sinbad", pass, 2, 1.5, 3)
 	moved.Placement = &summary.Placement{NotLikeForLike: []string{"x"}}
-	for want, s := range map[string]Summary{
-		"sebf is 2.82× [1.88, 4.20] faster than fair (CCT); both arms pass.":                                        {Arms: []ArmSummary{fair, armWith("sebf", pass, 2.82, 1.88, 4.2)}},
-		"scf is 2.00× [1.25, 4.00] slower than fair (CCT); both arms pass.":                                         {Arms: []ArmSummary{fair, armWith("scf", pass, 0.5, 0.25, 0.8)}},
-		"b: not significantly different from fair; 1 of 2 arms pass; degraded: b.":                                  {Arms: []ArmSummary{fair, armWith("b", degraded, 1.1, 0.9, 1.3)}},
-		"b: fewer than 8 independent pairs; both arms pass.":                                                        {Arms: []ArmSummary{fair, armWith("b", pass, 1.1, 0, 0)}},
-		"b: nothing in common with fair; the run does not have all of its trials; both arms pass.":                  {Arms: []ArmSummary{fair, armWith("b", pass, 0, 0, 0)}, Partial: &Partial{}},
-		"sinbad is 2.00× [1.50, 3.00] faster than fair (CCT), not like for like; both arms pass.":                   {Arms: []ArmSummary{fair, moved}},
-		"there are no speed-ups, because the baseline fair has no figures; 1 of 2 arms pass; void: fair.":           {Arms: []ArmSummary{armWith("fair", void, 0, 0, 0), armWith("b", pass, 0, 0, 0)}},
-		"fair has no figures; 0 of 1 arm pass; void: fair.":                                                         {Arms: []ArmSummary{armWith("fair", void, 0, 0, 0)}},
-		"nothing was measured; it passes.":                                                                          {Arms: []ArmSummary{{Name: "fair", Verdict: fair.Verdict}}},
-		"fair has an average CCT of 1.234 s (n = 20); it passes.":                                                   {Arms: []ArmSummary{fair}},
-		"bbr: the fluid model does not model fabric.congestion_control; computed by the fluid model, not measured.": {Source: SourceFluidModel, Arms: []ArmSummary{armWith("fair", 0, 0, 0, 0), unmodelled}},
+	for want, s := range map[string]summary.Run{
+		"sebf is 2.82× [1.88, 4.20] faster than fair (CCT); both arms pass.":                                        {Arms: []summary.Arm{fair, armWith("sebf", pass, 2.82, 1.88, 4.2)}},
+		"scf is 2.00× [1.25, 4.00] slower than fair (CCT); both arms pass.":                                         {Arms: []summary.Arm{fair, armWith("scf", pass, 0.5, 0.25, 0.8)}},
+		"b: not significantly different from fair; 1 of 2 arms pass; degraded: b.":                                  {Arms: []summary.Arm{fair, armWith("b", degraded, 1.1, 0.9, 1.3)}},
+		"b: fewer than 8 independent pairs; both arms pass.":                                                        {Arms: []summary.Arm{fair, armWith("b", pass, 1.1, 0, 0)}},
+		"b: nothing in common with fair; the run does not have all of its trials; both arms pass.":                  {Arms: []summary.Arm{fair, armWith("b", pass, 0, 0, 0)}, Partial: &summary.Partial{}},
+		"sinbad is 2.00× [1.50, 3.00] faster than fair (CCT), not like for like; both arms pass.":                   {Arms: []summary.Arm{fair, moved}},
+		"there are no speed-ups, because the baseline fair has no figures; 1 of 2 arms pass; void: fair.":           {Arms: []summary.Arm{armWith("fair", void, 0, 0, 0), armWith("b", pass, 0, 0, 0)}},
+		"fair has no figures; 0 of 1 arm pass; void: fair.":                                                         {Arms: []summary.Arm{armWith("fair", void, 0, 0, 0)}},
+		"nothing was measured; it passes.":                                                                          {Arms: []summary.Arm{{Name: "fair", Verdict: fair.Verdict}}},
+		"fair has an average CCT of 1.234 s (n = 20); it passes.":                                                   {Arms: []summary.Arm{fair}},
+		"bbr: the fluid model does not model fabric.congestion_control; computed by the fluid model, not measured.": {Source: summary.SourceFluidModel, Arms: []summary.Arm{armWith("fair", 0, 0, 0, 0), unmodelled}},
 		"d is 4.00× [3.00, 5.00] faster than fair (CCT); b is 3.00× [2.00, 4.00] faster; e is 2.00× [1.50, 3.00] faster; 1 more arm differs significantly; " +
-			"x, y, z, 1 more: not significantly different from fair; 7 of 10 arms pass; degraded: x, y; void: v.": {Arms: []ArmSummary{fair,
+			"x, y, z, 1 more: not significantly different from fair; 7 of 10 arms pass; degraded: x, y; void: v.": {Arms: []summary.Arm{fair,
 			armWith("c", pass, 0.5, 0.4, 0.6), armWith("b", pass, 3, 2, 4), armWith("d", pass, 4, 3, 5), armWith("e", pass, 2, 1.5, 3),
 			armWith("x", degraded, 1, 0.9, 1.1), armWith("y", degraded, 1, 0.9, 1.1), armWith("z", pass, 1, 0.9, 1.1), armWith("w", pass, 1, 0.9, 1.1), armWith("v", void, 0, 0, 0)}},
 	} {
@@ -75,8 +76,8 @@ func TestReportsStateTheResult(t *testing.T) {
 }
 
 func TestSentenceOfSweep(t *testing.T) {
-	point := func(dir string, arms ...ArmSummary) SweepPoint {
-		return SweepPoint{Dir: dir, Summary: &Summary{Baseline: "fair", Arms: append([]ArmSummary{armWith("fair", verdict.Pass, 0, 0, 0)}, arms...)}}
+	point := func(dir string, arms ...summary.Arm) SweepPoint {
+		return SweepPoint{Dir: dir, Summary: &summary.Run{Baseline: "fair", Arms: append([]summary.Arm{armWith("fair", verdict.Pass, 0, 0, 0)}, arms...)}}
 	}
 	s := Sweep{Missing: []string{"over=9to1"}, Points: []SweepPoint{
 		point("over=1to1", armWith("fifo", verdict.Pass, 1, 0.9, 1.1), armWith("sebf", verdict.Pass, 0.5, 0.4, 0.8)),

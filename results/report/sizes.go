@@ -31,8 +31,8 @@ func (in Input) sizeMetrics() (out []metric) {
 		key := strconv.Itoa(summary.SizeRangeOf(class).LeastTasks)
 		out = append(out, metric{name: "Job time, " + jobs.SizeName(class), key: sizeKey + "." + key,
 			items: metrics.JobTimesOfSize(class),
-			get:   func(a *ArmSummary) *Metric { return a.JobSizes[key] },
-			set:   func(a *ArmSummary, m *Metric) { put(&a.JobSizes, key, m) }})
+			get:   func(a *summary.Arm) *summary.Metric { return a.JobSizes[key] },
+			set:   func(a *summary.Arm, m *summary.Metric) { put(&a.JobSizes, key, m) }})
 	}
 	if len(out) < 2 {
 		return nil
@@ -41,12 +41,12 @@ func (in Input) sizeMetrics() (out []metric) {
 }
 
 // put stores a metric unless it is nil.
-func put(all *map[string]*Metric, key string, m *Metric) {
+func put(all *map[string]*summary.Metric, key string, m *summary.Metric) {
 	if m == nil {
 		return
 	}
 	if *all == nil {
-		*all = map[string]*Metric{}
+		*all = map[string]*summary.Metric{}
 	}
 	(*all)[key] = m
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/topo/words"
 )
@@ -26,10 +27,10 @@ type Sweep struct {
 
 // SweepPoint is a point of a sweep.
 type SweepPoint struct {
-	Dir     string    `json:"directory"` // in that of the sweep
-	Values  []Setting `json:"values"`    // of the swept variables
-	Report  *Report   `json:"-"`
-	Summary *Summary  `json:"summary"`
+	Dir     string       `json:"directory"` // in that of the sweep
+	Values  []Setting    `json:"values"`    // of the swept variables
+	Report  *Report      `json:"-"`
+	Summary *summary.Run `json:"summary"`
 }
 
 // Files of a sweep besides the directories of its points. SweepCSV has the columns of Report.HeadlineCSV after those of
@@ -49,7 +50,7 @@ func (s *Sweep) CSV(w io.Writer) error {
 			names, values = append(names, v.Key), append(values, v.Value)
 		}
 		if i == 0 {
-			if err := c.Write(append(names, headlineColumns...)); err != nil {
+			if err := c.Write(append(names, headlineColumns()...)); err != nil {
 				return err
 			}
 		}
@@ -184,13 +185,13 @@ var sweepPage = template.Must(template.New("sweep").Parse(`<!DOCTYPE html>
 // Write writes the files of a sweep that has points.
 func (s *Sweep) Write(dir string) error {
 	page := func(w io.Writer) error { return sweepPage.Execute(w, s) }
-	summary := func(w io.Writer) error {
+	data := func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(s)
 	}
 	for name, write := range map[string]func(io.Writer) error{
-		SweepCSV: s.CSV, SweepMarkdown: s.Markdown, PageFile: page, SweepSummary: summary,
+		SweepCSV: s.CSV, SweepMarkdown: s.Markdown, summary.PageFile: page, SweepSummary: data,
 	} {
 		if err := safefile.Write(filepath.Join(dir, name), write); err != nil {
 			return err

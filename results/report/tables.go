@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"testbed/results/metrics"
+	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/results/verdict"
 	"testbed/topo/units"
@@ -115,8 +116,8 @@ func (r *Report) table(m metric) table {
 			cols.repeats = cols.repeats || f.Repeats != nil
 			cols.fluid = cols.fluid || f.Fluid != nil
 			counts[float64(f.N)/float64(r.Summary.Arms[i].Repeats)] = true
-			if f.apart != "" {
-				t.notes = append(t.notes, fmt.Sprintf("%s, so their averages are not comparable; paired speed-ups compare the same ones.", f.apart))
+			if apart := r.in.apart(i, m); apart != "" {
+				t.notes = append(t.notes, fmt.Sprintf("%s, so their averages are not comparable; paired speed-ups compare the same ones.", apart))
 			}
 		}
 	}
@@ -207,12 +208,12 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 	case f == nil:
 		void(5)
 	default:
-		average := units.Human(f.mean)
+		average := summary.Micros.Show(f.MeanUS)
 		if cols.best > 0 && f.MeanUS == cols.best {
 			average = best + " " + average
 		}
-		row = append(row, count, f.early("mean_us", average), f.early("p50_us", units.Human(f.p50)),
-			f.early("p95_us", units.Human(f.p95)), f.early("p99_us", units.Human(f.p99)))
+		row = append(row, count, early(f, "mean_us", average), early(f, "p50_us", summary.Micros.Show(f.P50US)),
+			early(f, "p95_us", summary.Micros.Show(f.P95US)), early(f, "p99_us", summary.Micros.Show(f.P99US)))
 	}
 	if cols.repeats {
 		if f == nil || f.Repeats == nil {
@@ -228,7 +229,7 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 		if f == nil || f.Fluid == nil {
 			void(2)
 		} else {
-			row = append(row, units.Human(f.fluid), fmt.Sprintf("%.3f", f.Fluid.Ratio))
+			row = append(row, summary.Micros.Show(f.Fluid.MeanUS), fmt.Sprintf("%.3f", f.Fluid.Ratio))
 		}
 	}
 	if cols.verdict {
@@ -237,7 +238,7 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 	return row
 }
 
-func speedups(i int, a *ArmSummary, f *Metric) []string {
+func speedups(i int, a *summary.Arm, f *summary.Metric) []string {
 	switch {
 	case a.Void():
 		return []string{"void", "void"}
@@ -248,10 +249,10 @@ func speedups(i int, a *ArmSummary, f *Metric) []string {
 	}
 	average, paired := none, none
 	if f != nil && f.Speedup != nil {
-		average = f.early("mean_us", fmt.Sprintf("%.2f×", *f.Speedup))
+		average = early(f, "mean_us", fmt.Sprintf("%.2f×", *f.Speedup))
 	}
 	if f != nil && f.Paired != nil {
-		paired = f.early("mean_us", f.Paired.String())
+		paired = early(f, "mean_us", f.Paired.String())
 	}
 	return []string{average, paired}
 }
@@ -260,21 +261,21 @@ func speedups(i int, a *ArmSummary, f *Metric) []string {
 // explanation below the tables.
 func (r *Report) mark(i int) string {
 	level := *r.Summary.Arms[i].Verdict
-	if !r.Summary.Arms[i].explained() {
+	if !doubted(&r.Summary.Arms[i]) {
 		return level.String()
 	}
 	n := 0
 	for k := range r.Summary.Arms[:i+1] {
-		if r.Summary.Arms[k].explained() {
+		if doubted(&r.Summary.Arms[k]) {
 			n++
 		}
 	}
 	return fmt.Sprintf("%s [%d]", level, n)
 }
 
-// explained reports whether the verdict of an arm needs an explanation: it is not pass, or
+// doubted reports whether the verdict of an arm needs an explanation: it is not pass, or
 // an earlier attempt of a repeat was not.
-func (a *ArmSummary) explained() bool {
+func doubted(a *summary.Arm) bool {
 	return a.Verdict != nil && (*a.Verdict != verdict.Pass || slices.ContainsFunc(a.Verdicts, func(v verdict.Verdict) bool { return len(v.Earlier) > 0 }))
 }
 
@@ -283,7 +284,7 @@ func (a *ArmSummary) explained() bool {
 func (r *Report) reasons() (out []reason) {
 	for i := range r.Summary.Arms {
 		a := &r.Summary.Arms[i]
-		if !a.explained() {
+		if !doubted(a) {
 			continue
 		}
 		_, number, _ := strings.Cut(r.mark(i), " ")
@@ -310,7 +311,7 @@ func explain(l verdict.Level) string {
 }
 
 // failed returns the checks of an arm that did not pass, including earlier attempts.
-func failed(a *ArmSummary) []string {
+func failed(a *summary.Arm) []string {
 	var out []string
 	for i, v := range a.Verdicts {
 		k := a.Numbers.Of(i)

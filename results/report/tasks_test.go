@@ -55,8 +55,8 @@ func TestTasksGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "tasks-terminal.txt", terminal.Bytes())
-	golden(t, "tasks-"+MarkdownFile, markdown.Bytes())
-	golden(t, "tasks-"+SummaryFile, doc.Bytes())
+	golden(t, "tasks-"+summary.MarkdownFile, markdown.Bytes())
+	golden(t, "tasks-"+summary.SummaryFile, doc.Bytes())
 }
 
 // The summary pools the repeats of an arm: counts are sums, times and bytes averages of a repeat.

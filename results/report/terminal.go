@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"testbed/results/summary"
 	tables "testbed/results/table"
 )
 
@@ -86,7 +87,7 @@ func (r *Report) TerminalIn(w io.Writer, style tables.Style) error {
 		say("", "", "%s", s)
 	}
 	if c := r.Summary.ScaleCheck; c != nil {
-		if err := c.terminal(&b, style); err != nil {
+		if err := scaleTerminal(c, &b, style); err != nil {
 			return err
 		}
 	}
@@ -107,7 +108,7 @@ func (r *Report) TerminalIn(w io.Writer, style tables.Style) error {
 			say("  - ", "    ", "%s", p)
 		}
 		if more := len(a.Problems) - mostProblems; more > 0 {
-			say("  - ", "    ", "%d more in %s", more, MarkdownFile)
+			say("  - ", "    ", "%d more in %s", more, summary.MarkdownFile)
 		}
 	}
 	b.WriteByte('\n')

@@ -44,7 +44,7 @@ func percent(part, of time.Duration) string {
 
 // timed reports whether any arm has a breakdown of its times.
 func (r *Report) timed() bool {
-	return slices.ContainsFunc(r.Summary.Arms, func(a ArmSummary) bool { return a.Time != nil })
+	return slices.ContainsFunc(r.Summary.Arms, func(a summary.Arm) bool { return a.Time != nil })
 }
 
 // untimed returns the reasons why arms have no breakdown, each once.
@@ -63,7 +63,7 @@ func (r *Report) untimed() (notes []string) {
 }
 
 // cells returns the cells of one arm, or placeholders if it is void or they are unknown.
-func (a *ArmSummary) cells(n int, known bool, cells func() []string) []string {
+func cells(a *summary.Arm, n int, known bool, cells func() []string) []string {
 	switch {
 	case a.Void():
 		return append([]string{a.Name}, slices.Repeat([]string{"void"}, n)...)
@@ -82,7 +82,7 @@ func (r *Report) causeTable(title string, causes []breakdown.Cause, heads []stri
 		a := &r.Summary.Arms[i]
 		known := a.Time != nil && len(of(a.Time)) > 0
 		any = any || known
-		t.rows = append(t.rows, a.cells(1+len(causes), known, func() []string {
+		t.rows = append(t.rows, cells(a, 1+len(causes), known, func() []string {
 			total := breakdown.Sum(of(a.Time))
 			row := []string{units.Human(total)}
 			for _, c := range causes {
@@ -115,7 +115,7 @@ func (r *Report) timeTables() []table {
 	}
 	if len(out) > 0 {
 		last := &out[len(out)-1]
-		last.notes = append(r.untimed(), "Breakdown: shares of the total time of all items, by cause; "+MarkdownFile+" defines the causes.")
+		last.notes = append(r.untimed(), "Breakdown: shares of the total time of all items, by cause; "+summary.MarkdownFile+" defines the causes.")
 	}
 	return out
 }
@@ -204,7 +204,7 @@ func (r *Report) slowestTable() table {
 			t.rows = append(t.rows, append(row, at))
 		}
 		if more := len(all) - mostCoflows; more > 0 {
-			t.notes = append(t.notes, fmt.Sprintf("%s: %d more in %s and %s.", r.in.Arms[i].Name, more, CoflowsFile, BreakdownFile))
+			t.notes = append(t.notes, fmt.Sprintf("%s: %d more in %s and %s.", r.in.Arms[i].Name, more, summary.CoflowsFile, summary.BreakdownFile))
 		}
 	}
 	return t
@@ -261,7 +261,7 @@ func (r *Report) linkTable() table {
 			for _, x := range all[mostLinks:] {
 				drops += x.Drops
 			}
-			t.notes = append(t.notes, fmt.Sprintf("%s: %d less utilised links in %s; they dropped %s packets (%s).", a.Name, more, LinksFile, grouped(drops), DropsFile))
+			t.notes = append(t.notes, fmt.Sprintf("%s: %d less utilised links in %s; they dropped %s packets (%s).", a.Name, more, summary.LinksFile, grouped(drops), summary.DropsFile))
 		}
 	}
 	t.notes = append(t.notes, r.lossLines()...)

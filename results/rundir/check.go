@@ -7,7 +7,6 @@ import (
 
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/schema"
 	"testbed/results/summary"
 	"testbed/topo/words"
@@ -21,36 +20,36 @@ func (r *Run) known(k schema.Key) error {
 	}
 	switch {
 	case a == nil:
-		return fmt.Errorf("arm %q is not in %s, which has %s", k.Arm, report.SummaryFile, strings.Join(r.Arms(), ", "))
+		return fmt.Errorf("arm %q is not in %s, which has %s", k.Arm, summary.SummaryFile, strings.Join(r.Arms(), ", "))
 	case at < 0:
-		return fmt.Errorf("repeat %d: %s has %d repeats of arm %s, and not this one", k.Repeat, report.SummaryFile, a.Repeats, k.Arm)
+		return fmt.Errorf("repeat %d: %s has %d repeats of arm %s, and not this one", k.Repeat, summary.SummaryFile, a.Repeats, k.Arm)
 	case k.Verdict != r.verdictOf(a, at):
-		return fmt.Errorf("verdict %q of arm %s, repeat %d: %s has %q", k.Verdict, k.Arm, k.Repeat, report.SummaryFile, r.verdictOf(a, at))
+		return fmt.Errorf("verdict %q of arm %s, repeat %d: %s has %q", k.Verdict, k.Arm, k.Repeat, summary.SummaryFile, r.verdictOf(a, at))
 	}
 	return nil
 }
 
 // tables reads the CSV files.
 func (r *Run) tables() (err error) {
-	if r.Flows, err = rows(r, report.FlowsFile, func(f *schema.Flow) error { return r.known(f.Key) }); err != nil {
+	if r.Flows, err = rows(r, summary.FlowsFile, func(f *schema.Flow) error { return r.known(f.Key) }); err != nil {
 		return err
 	}
-	if r.Coflows, err = rows(r, report.CoflowsFile, func(c *schema.Coflow) error { return r.known(c.Key) }); err != nil {
+	if r.Coflows, err = rows(r, summary.CoflowsFile, func(c *schema.Coflow) error { return r.known(c.Key) }); err != nil {
 		return err
 	}
-	if r.Blocks, err = rows(r, report.BlocksFile, func(b *schema.Block) error { return r.known(b.Key) }); err != nil {
+	if r.Blocks, err = rows(r, summary.BlocksFile, func(b *schema.Block) error { return r.known(b.Key) }); err != nil {
 		return err
 	}
-	if r.Requests, err = rows(r, report.RequestsFile, func(x *schema.Request) error { return r.known(x.Key) }); err != nil {
+	if r.Requests, err = rows(r, summary.RequestsFile, func(x *schema.Request) error { return r.known(x.Key) }); err != nil {
 		return err
 	}
-	if r.Jobs, err = rows(r, report.JobsFile, func(x *schema.Job) error { return r.known(x.Key) }); err != nil {
+	if r.Jobs, err = rows(r, summary.JobsFile, func(x *schema.Job) error { return r.known(x.Key) }); err != nil {
 		return err
 	}
-	if r.Attempts, err = rows(r, report.AttemptsFile, r.attempt); err != nil {
+	if r.Attempts, err = rows(r, summary.AttemptsFile, r.attempt); err != nil {
 		return err
 	}
-	if r.Balance, err = rows(r, report.BalanceFile, func(x *schema.Balance) error {
+	if r.Balance, err = rows(r, summary.BalanceFile, func(x *schema.Balance) error {
 		if x.Interval <= 0 || x.Cv < 0 {
 			return fmt.Errorf("interval_us %v, cv %v: must be positive, and 0 or more", x.Interval, x.Cv)
 		}
@@ -58,10 +57,10 @@ func (r *Run) tables() (err error) {
 	}); err != nil {
 		return err
 	}
-	if r.Breakdown, err = rows(r, report.BreakdownFile, func(s *schema.Share) error { return r.known(s.Key) }); err != nil {
+	if r.Breakdown, err = rows(r, summary.BreakdownFile, func(s *schema.Share) error { return r.known(s.Key) }); err != nil {
 		return err
 	}
-	if r.Links, err = rows(r, report.LinksFile, func(l *schema.Load) error {
+	if r.Links, err = rows(r, summary.LinksFile, func(l *schema.Load) error {
 		if l.Interval <= 0 {
 			return fmt.Errorf("interval_us %v: must be positive", l.Interval)
 		}
@@ -69,7 +68,7 @@ func (r *Run) tables() (err error) {
 	}); err != nil {
 		return err
 	}
-	if r.Drops, err = rows(r, report.DropsFile, func(d *schema.Drop) error {
+	if r.Drops, err = rows(r, summary.DropsFile, func(d *schema.Drop) error {
 		if d.Source != summary.DropsKernel && d.Source != summary.DropsCaptures {
 			return fmt.Errorf("source %q: must be %s or %s", d.Source, summary.DropsKernel, summary.DropsCaptures)
 		}
@@ -77,7 +76,7 @@ func (r *Run) tables() (err error) {
 	}); err != nil {
 		return err
 	}
-	if r.Progress, err = rows(r, report.ProgressFile, r.progress); err != nil {
+	if r.Progress, err = rows(r, summary.ProgressFile, r.progress); err != nil {
 		return err
 	}
 	return r.markFailed()
@@ -104,7 +103,7 @@ func (r *Run) markFailed() error {
 				block[at(int(*f.Block))] = true
 			case f.Kind == flows.FailedReplica, f.Kind == flows.FailedJob: // no row of theirs has a mark
 			default:
-				return r.damaged(report.SummaryFile, 0, fmt.Sprintf("arm %q: entry %d of failures.list (%s) does not identify its item in kind, coflow, flow and block: an older version wrote it", a.Name, i, f.What))
+				return r.damaged(summary.SummaryFile, 0, fmt.Sprintf("arm %q: entry %d of failures.list (%s) does not identify its item in kind, coflow, flow and block: an older version wrote it", a.Name, i, f.What))
 			}
 		}
 	}

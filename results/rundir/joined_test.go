@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
+	"testbed/results/summary"
 )
 
 func joinedSpec() rundirtest.Spec {
@@ -33,7 +33,7 @@ func TestJoinedTables(t *testing.T) {
 	for _, x := range []struct {
 		name  string
 		items []metrics.Item
-		want  *report.Metric
+		want  *summary.Metric
 	}{{"request", r.RequestTimes(arm), a.RequestTime}, {"job", r.JobTimes(arm), a.JobTime}} {
 		s := metrics.Summarize(x.items)
 		if x.want == nil || s.N != x.want.N || float64(s.Mean)/1e3 != x.want.MeanUS {
@@ -59,10 +59,10 @@ func TestJoinedTables(t *testing.T) {
 
 func TestJoinedTablesDamaged(t *testing.T) {
 	for _, tt := range []struct{ file, from, to, err string }{
-		{report.JobsFile, "fair+hdfs,0,pass,1,1,0,", "fair+hdfs,0,pass,1,1,x,", `jobs.csv:2: coflow: "x": must be a whole number`},
-		{report.RequestsFile, "fair+hdfs,0,pass,0,1,", "fair+hdfs,0,pass,0,-1,", `requests.csv:2: job: "-1"`},
-		{report.BalanceFile, ",0.000,1000000.000,0.5\n", ",0.000,0.000,0.5\n", "balance.csv:2: interval_us"},
-		{report.CoflowsFile, ",true,", ",yes,", `background: "yes": must be true or false`},
+		{summary.JobsFile, "fair+hdfs,0,pass,1,1,0,", "fair+hdfs,0,pass,1,1,x,", `jobs.csv:2: coflow: "x": must be a whole number`},
+		{summary.RequestsFile, "fair+hdfs,0,pass,0,1,", "fair+hdfs,0,pass,0,-1,", `requests.csv:2: job: "-1"`},
+		{summary.BalanceFile, ",0.000,1000000.000,0.5\n", ",0.000,0.000,0.5\n", "balance.csv:2: interval_us"},
+		{summary.CoflowsFile, ",true,", ",yes,", `background: "yes": must be true or false`},
 	} {
 		t.Run(tt.file, func(t *testing.T) {
 			dir := rundirtest.Write(t, joinedSpec())

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"testbed/results/report"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 )
 
@@ -156,8 +156,8 @@ func (e *Entry) describe(path string) error {
 		return err
 	}
 	e.Seeds = []uint64{m.Seed}
-	var s report.Summary
-	if found, err := r.json(report.SummaryFile, &s); err != nil || !found {
+	var s summary.Run
+	if found, err := r.json(summary.SummaryFile, &s); err != nil || !found {
 		return err
 	}
 	for _, a := range s.Arms {

@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"testbed/results/report"
 	"testbed/results/safefile"
 	"testbed/results/schema"
+	"testbed/results/summary"
 )
 
 // progress checks a row of progress.csv: it belongs to a transfer of the run.
@@ -56,7 +56,7 @@ func rows[T any](r *Run, name string, check func(*T) error) ([]T, error) {
 	}
 	if len(out) != stated {
 		return nil, r.damaged(name, 0, fmt.Sprintf("it has %d rows, but %s states %d: the files are from different reports, or one was cut short",
-			len(out), report.SummaryFile, stated))
+			len(out), summary.SummaryFile, stated))
 	}
 	return out, nil
 }

@@ -26,9 +26,9 @@ import (
 	"time"
 
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/safefile"
 	"testbed/results/schema"
+	"testbed/results/summary"
 	"testbed/results/verdict"
 )
 
@@ -82,7 +82,7 @@ type Manifest struct {
 	State    string    `json:"state"`           // Running, Complete, Interrupted or Failed
 	Error    string    `json:"error,omitempty"` // the reason, if it failed or was interrupted
 	// Partial names the completed repeats, if not all completed.
-	Partial *report.Partial `json:"partial,omitempty"`
+	Partial *summary.Partial `json:"partial,omitempty"`
 	// Settings are the limits in force that the scenario does not state; null in a
 	// simulation. They are those of the first arm; ArmSettings are those of arms whose changes give them others.
 	Settings    json.RawMessage            `json:"settings"`
@@ -138,7 +138,7 @@ type Run struct {
 	// Changes are the files that are no longer what the run wrote, except the tables and the summary,
 	// which are then refused.
 	Changes []Change
-	Summary report.Summary
+	Summary summary.Run
 	Flows   []schema.Flow
 	Coflows []schema.Coflow
 	Blocks  []schema.Block
@@ -193,7 +193,7 @@ func (r *Run) open() error {
 		return err
 	}
 	for _, c := range r.Changes {
-		if slices.Contains(report.DataFiles(), c.File) {
+		if slices.Contains(summary.DataFiles(), c.File) {
 			return fmt.Errorf("%s (%s)", c, r.again())
 		}
 	}
@@ -251,18 +251,18 @@ func (r *Run) summary() error {
 	var format struct {
 		Format *int `json:"format"`
 	}
-	found, err := r.json(report.SummaryFile, &format)
+	found, err := r.json(summary.SummaryFile, &format)
 	switch {
 	case err != nil:
 		return err
 	case !found:
 		return r.unreported()
 	case format.Format == nil:
-		return r.damaged(report.SummaryFile, 0, "it has no format, so testbed did not write it")
-	case *format.Format != report.Format:
-		return r.damaged(report.SummaryFile, 0, fmt.Sprintf("it has format %d, but this version of testbed reads format %d", *format.Format, report.Format))
+		return r.damaged(summary.SummaryFile, 0, "it has no format, so testbed did not write it")
+	case *format.Format != summary.Format:
+		return r.damaged(summary.SummaryFile, 0, fmt.Sprintf("it has format %d, but this version of testbed reads format %d", *format.Format, summary.Format))
 	}
-	if _, err = r.json(report.SummaryFile, &r.Summary); err != nil {
+	if _, err = r.json(summary.SummaryFile, &r.Summary); err != nil {
 		return err
 	}
 	return nil
@@ -272,17 +272,17 @@ func (r *Run) summary() error {
 func (r *Run) unreported() error {
 	switch m := r.Manifest; {
 	case m == nil:
-		inside, _ := filepath.Glob(filepath.Join(globSafe(r.Dir), "*", report.SummaryFile))
+		inside, _ := filepath.Glob(filepath.Join(globSafe(r.Dir), "*", summary.SummaryFile))
 		if len(inside) > 0 {
 			return fmt.Errorf("it is not a run directory, but contains some, such as %s", filepath.Dir(inside[0]))
 		}
-		return fmt.Errorf("it is not a run directory: it has neither %s nor %s (if it has captures, derive both from them: testbed report %s)", ManifestFile, report.SummaryFile, r.Dir)
+		return fmt.Errorf("it is not a run directory: it has neither %s nor %s (if it has captures, derive both from them: testbed report %s)", ManifestFile, summary.SummaryFile, r.Dir)
 	case m.State == Running:
 		return fmt.Errorf("the run has not ended: according to its %s it has been running since %s (wait for it to end; if it was killed, report on its captures: testbed report %s)", ManifestFile, m.Started.Format(time.RFC3339), r.Dir)
 	case m.State == Failed || m.State == Interrupted:
 		return fmt.Errorf("the run state is %s and no repeat completed, so it has no figures: %s", m.State, strings.Join(strings.Fields(m.Error), " "))
 	}
-	return fmt.Errorf("%s is missing (%s)", report.SummaryFile, r.again())
+	return fmt.Errorf("%s is missing (%s)", summary.SummaryFile, r.again())
 }
 
 // globSafe escapes the special characters of a pattern.
@@ -294,13 +294,13 @@ func globSafe(path string) string {
 func (r *Run) matches() error {
 	s := r.Summary
 	bad := func(format string, args ...any) error {
-		return r.damaged(report.SummaryFile, 0, fmt.Sprintf(format, args...))
+		return r.damaged(summary.SummaryFile, 0, fmt.Sprintf(format, args...))
 	}
 	if m := r.Manifest; m != nil && m.Run != s.RunID {
 		return bad("it belongs to run %q, but %s to run %q", s.RunID, ManifestFile, m.Run)
 	}
-	if !slices.Contains(report.Sources(), s.Source) {
-		return bad("source %q: must be one of %q", s.Source, report.Sources())
+	if !slices.Contains(summary.Sources(), s.Source) {
+		return bad("source %q: must be one of %q", s.Source, summary.Sources())
 	}
 	if len(s.Arms) == 0 {
 		return bad("it has no arms")
@@ -331,11 +331,11 @@ func (r *Run) matches() error {
 }
 
 // Simulated reports whether the figures are the fluid model's instead of measured.
-func (r *Run) Simulated() bool { return r.Summary.Source == report.SourceFluidModel }
+func (r *Run) Simulated() bool { return r.Summary.Source == summary.SourceFluidModel }
 
 // Arm returns the summary of an arm, or nil if the run has no such arm.
-func (r *Run) Arm(name string) *report.ArmSummary {
-	i := slices.IndexFunc(r.Summary.Arms, func(a report.ArmSummary) bool { return a.Name == name })
+func (r *Run) Arm(name string) *summary.Arm {
+	i := slices.IndexFunc(r.Summary.Arms, func(a summary.Arm) bool { return a.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -352,9 +352,9 @@ func (r *Run) Arms() []string {
 }
 
 // verdictOf returns the verdict cell in the rows of an arm's i-th repeat.
-func (r *Run) verdictOf(a *report.ArmSummary, i int) string {
+func (r *Run) verdictOf(a *summary.Arm, i int) string {
 	if r.Simulated() {
-		return report.SourceFluidModel
+		return summary.SourceFluidModel
 	}
 	return a.Verdicts[i].Level.String()
 }

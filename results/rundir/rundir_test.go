@@ -46,7 +46,7 @@ func TestFiguresReadBackAreThoseOfTheSummary(t *testing.T) {
 		for _, name := range r.Arms() {
 			a := r.Arm(name)
 			for _, x := range []struct {
-				m     *report.Metric
+				m     *summary.Metric
 				items []metrics.Item
 			}{{a.CCT, r.CCTs(name)}, {a.FCT, r.FCTs(name)}, {a.WriteTime, r.WriteTimes(name)}} {
 				d := metrics.Summarize(x.items)
@@ -165,12 +165,12 @@ func TestFailuresAreReadByTheirIDs(t *testing.T) {
 		return dir
 	}
 	dir := write()
-	edit(t, dir, report.SummaryFile, func(s string) string { return strings.ReplaceAll(s, `"what": "block 7"`, `"what": "le bloc 7"`) })
+	edit(t, dir, summary.SummaryFile, func(s string) string { return strings.ReplaceAll(s, `"what": "block 7"`, `"what": "le bloc 7"`) })
 	if r := open(t, dir); len(r.Blocks) != 1 || !r.Blocks[0].Failed || len(r.WriteTimes("a")) != 0 {
 		t.Errorf("blocks %+v", r.Blocks)
 	}
 	dir = write()
-	edit(t, dir, report.SummaryFile, func(s string) string { return strings.ReplaceAll(s, `"kind": "block",`, ``) })
+	edit(t, dir, summary.SummaryFile, func(s string) string { return strings.ReplaceAll(s, `"kind": "block",`, ``) })
 	if _, err := rundir.Open(dir); err == nil || !strings.Contains(err.Error(), `arm "a": entry 1 of failures.list (block 7) does not identify its item in kind`) || !strings.Contains(err.Error(), "testbed report") {
 		t.Errorf("a list without kinds: %v", err)
 	}
@@ -184,7 +184,7 @@ func TestColumnsAreFoundByName(t *testing.T) {
 	for i := range want {
 		want[i].Lone = &lone
 	}
-	edit(t, dir, report.CoflowsFile, func(s string) string {
+	edit(t, dir, summary.CoflowsFile, func(s string) string {
 		rows, err := csv.NewReader(strings.NewReader(s)).ReadAll()
 		if err != nil {
 			t.Fatal(err)
@@ -243,32 +243,32 @@ func TestDamagedRuns(t *testing.T) {
 		how        func(string) string
 		want       []string
 	}{
-		{"cut at a line's end", report.CoflowsFile, func(s string) string { return s[:strings.LastIndex(s[:len(s)-1], "\n")+1] }, []string{"coflows.csv: it has 71 rows, but summary.json states 72", "testbed report "}},
-		{"cut in a line", report.FlowsFile, func(s string) string { return s[:len(s)-9] }, []string{"flows.csv: its last line has no newline: it was cut short"}},
-		{"empty", report.BlocksFile, func(string) string { return "" }, []string{"blocks.csv: it is empty"}},
-		{"no column", report.FlowsFile, replace("fct_us", "fct_ms"), []string{"flows.csv:1: no column fct_us"}},
-		{"two columns", report.FlowsFile, replace("fluid_fct_us", "fct_us"), []string{"flows.csv:1: duplicate column fct_us"}},
-		{"no number", report.FlowsFile, replace("h0-00,h1-01,", "h0-00,h1-01,x"), []string{"flows.csv:2: size_bytes: \"x"}},
-		{"time without decimals", report.CoflowsFile, replace(",100000.000,", ",100000,"), []string{"coflows.csv:3: arrival_us: \"100000\": must be microseconds with three decimals"}},
-		{"foreign arm", report.BlocksFile, replace("sebf+hdfs", "other"), []string{"blocks.csv:12: arm \"other\" is not in summary.json, which has fair+hdfs, "}},
-		{"another repeat", report.BlocksFile, replace("sebf+hdfs,0", "sebf+hdfs,7"), []string{"repeat 7: summary.json has 2 repeats"}},
-		{"another verdict", report.BlocksFile, replace("sebf+sinbad,1,degraded", "sebf+sinbad,1,pass"), []string{"blocks.csv:27: verdict \"pass\""}},
-		{"too few cells", report.CoflowsFile, replace("fair+hdfs,0,pass,2,", "fair+hdfs,0,pass2,"), []string{"coflows.csv:4: wrong number of fields"}},
-		{"quote", report.CoflowsFile, replace("fair+hdfs,0,pass,2,", "fair+hdfs,0,\"pass,2,"), []string{"coflows.csv:"}},
-		{"foreign summary", report.SummaryFile, replace(`"run_id": "made"`, `"run_id": "other"`), []string{`summary.json: it belongs to run "other", but manifest.json to run "made"`}},
-		{"another format", report.SummaryFile, replace(`"format": 1`, `"format": 99`), []string{"it has format 99, but this version of testbed reads format 1"}},
-		{"no format", report.SummaryFile, func(string) string { return "{}" }, []string{"it has no format"}},
-		{"cut summary", report.SummaryFile, func(s string) string { return s[:strings.Index(s, `"source"`)+5] }, []string{"summary.json:5: unexpected end"}},
-		{"summary without arms", report.SummaryFile, func(string) string { return `{"format":1,"run_id":"made","source":"packets"}` }, []string{"it has no arms"}},
-		{"verdicts missing", report.SummaryFile, replace(`"repeats": 2`, `"repeats": 3`), []string{"2 verdicts for 3 repeats"}},
+		{"cut at a line's end", summary.CoflowsFile, func(s string) string { return s[:strings.LastIndex(s[:len(s)-1], "\n")+1] }, []string{"coflows.csv: it has 71 rows, but summary.json states 72", "testbed report "}},
+		{"cut in a line", summary.FlowsFile, func(s string) string { return s[:len(s)-9] }, []string{"flows.csv: its last line has no newline: it was cut short"}},
+		{"empty", summary.BlocksFile, func(string) string { return "" }, []string{"blocks.csv: it is empty"}},
+		{"no column", summary.FlowsFile, replace("fct_us", "fct_ms"), []string{"flows.csv:1: no column fct_us"}},
+		{"two columns", summary.FlowsFile, replace("fluid_fct_us", "fct_us"), []string{"flows.csv:1: duplicate column fct_us"}},
+		{"no number", summary.FlowsFile, replace("h0-00,h1-01,", "h0-00,h1-01,x"), []string{"flows.csv:2: size_bytes: \"x"}},
+		{"time without decimals", summary.CoflowsFile, replace(",100000.000,", ",100000,"), []string{"coflows.csv:3: arrival_us: \"100000\": must be microseconds with three decimals"}},
+		{"foreign arm", summary.BlocksFile, replace("sebf+hdfs", "other"), []string{"blocks.csv:12: arm \"other\" is not in summary.json, which has fair+hdfs, "}},
+		{"another repeat", summary.BlocksFile, replace("sebf+hdfs,0", "sebf+hdfs,7"), []string{"repeat 7: summary.json has 2 repeats"}},
+		{"another verdict", summary.BlocksFile, replace("sebf+sinbad,1,degraded", "sebf+sinbad,1,pass"), []string{"blocks.csv:27: verdict \"pass\""}},
+		{"too few cells", summary.CoflowsFile, replace("fair+hdfs,0,pass,2,", "fair+hdfs,0,pass2,"), []string{"coflows.csv:4: wrong number of fields"}},
+		{"quote", summary.CoflowsFile, replace("fair+hdfs,0,pass,2,", "fair+hdfs,0,\"pass,2,"), []string{"coflows.csv:"}},
+		{"foreign summary", summary.SummaryFile, replace(`"run_id": "made"`, `"run_id": "other"`), []string{`summary.json: it belongs to run "other", but manifest.json to run "made"`}},
+		{"another format", summary.SummaryFile, replace(`"format": 1`, `"format": 99`), []string{"it has format 99, but this version of testbed reads format 1"}},
+		{"no format", summary.SummaryFile, func(string) string { return "{}" }, []string{"it has no format"}},
+		{"cut summary", summary.SummaryFile, func(s string) string { return s[:strings.Index(s, `"source"`)+5] }, []string{"summary.json:5: unexpected end"}},
+		{"summary without arms", summary.SummaryFile, func(string) string { return `{"format":1,"run_id":"made","source":"packets"}` }, []string{"it has no arms"}},
+		{"verdicts missing", summary.SummaryFile, replace(`"repeats": 2`, `"repeats": 3`), []string{"2 verdicts for 3 repeats"}},
 		{"cut manifest", rundir.ManifestFile, func(s string) string { return s[:10] }, []string{"manifest.json:2: "}},
 		{"wrong type", rundir.ManifestFile, replace(`"cpus": 2`, `"cpus": "two"`), []string{"manifest.json:5: "}},
-		{"bad cause", report.BreakdownFile, replace("serialisation", ""), []string{"breakdown.csv:2: cause: empty"}},
-		{"bad interval", report.LinksFile, replace("100000.000", "0.000"), []string{"links.csv:2: interval_us 0s: must be positive"}},
-		{"another source", report.DropsFile, replace("kernel", "memory"), []string{`drops.csv:2: source "memory": must be kernel or captures`}},
-		{"drops of a foreign arm", report.DropsFile, replace("fair+hdfs", "other"), []string{`drops.csv:2: arm "other" is not in summary.json`}},
-		{"drops below zero", report.DropsFile, replace("10000000,0,", "10000000,-1,"), []string{`drops.csv:2: dropped_packets: "-1"`}},
-		{"no utilisation", report.LinksFile, replace(",0,0,0\n", ",0,NaN,0\n"), []string{`links.csv:2: utilisation: "NaN"`}},
+		{"bad cause", summary.BreakdownFile, replace("serialisation", ""), []string{"breakdown.csv:2: cause: empty"}},
+		{"bad interval", summary.LinksFile, replace("100000.000", "0.000"), []string{"links.csv:2: interval_us 0s: must be positive"}},
+		{"another source", summary.DropsFile, replace("kernel", "memory"), []string{`drops.csv:2: source "memory": must be kernel or captures`}},
+		{"drops of a foreign arm", summary.DropsFile, replace("fair+hdfs", "other"), []string{`drops.csv:2: arm "other" is not in summary.json`}},
+		{"drops below zero", summary.DropsFile, replace("10000000,0,", "10000000,-1,"), []string{`drops.csv:2: dropped_packets: "-1"`}},
+		{"no utilisation", summary.LinksFile, replace(",0,0,0\n", ",0,NaN,0\n"), []string{`links.csv:2: utilisation: "NaN"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := rundirtest.Write(t, rundirtest.Default())
@@ -304,7 +304,7 @@ func TestDirectoriesThatAreNoFinishedRun(t *testing.T) {
 	made := rundirtest.Write(t, rundirtest.Default())
 	wantError(t, filepath.Dir(made), "contains some, such as "+made)
 
-	if err := os.Remove(filepath.Join(made, report.SummaryFile)); err != nil {
+	if err := os.Remove(filepath.Join(made, summary.SummaryFile)); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, made, "summary.json is missing", "testbed report "+made)
@@ -324,7 +324,7 @@ func TestDirectoriesThatAreNoFinishedRun(t *testing.T) {
 	s := rundirtest.Default()
 	s.FluidModel, s.Timing = true, false
 	sim := rundirtest.Write(t, s)
-	if err := os.Remove(filepath.Join(sim, report.FlowsFile)); err != nil {
+	if err := os.Remove(filepath.Join(sim, summary.FlowsFile)); err != nil {
 		t.Fatal(err)
 	}
 	wantError(t, sim, "flows.csv is missing", "testbed sim "+filepath.Join(sim, "scenario.yaml"))
@@ -390,7 +390,7 @@ func TestProgress(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := rundirtest.Write(t, rundirtest.Default())
-			edit(t, dir, report.ProgressFile, c.how)
+			edit(t, dir, summary.ProgressFile, c.how)
 			wantError(t, dir, c.want)
 		})
 	}

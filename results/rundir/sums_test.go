@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
+	"testbed/results/summary"
 )
 
 // full has every table.
@@ -40,14 +40,14 @@ func TestChangedTables(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		made := rundirtest.Write(t, full())
 		open(t, made)
-		for _, name := range report.DataFiles() {
+		for _, name := range summary.DataFiles() {
 			hows := map[string]func(string) string{"row": cutRow, "missing": nil,
 				"bit": func(s string) string { return s[:len(s)/2] + string(s[len(s)/2]^1) + s[len(s)/2+1:] }}
 			if bare {
 				delete(hows, "bit")
 			}
 			for what, how := range hows {
-				if bare && name == report.SummaryFile {
+				if bare && name == summary.SummaryFile {
 					continue
 				}
 				t.Run(fmt.Sprint(name, " ", what, " bare ", bare), func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"testbed/results/report"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 )
 
 // SweepFile is the file of a directory that holds the runs of the points of a sweep, each in a directory with the name
@@ -54,7 +54,7 @@ func ReadSweep(dir string) (*Sweep, error) {
 func (s *Sweep) PointDirs(dir string) (dirs, missing []string) {
 	for _, name := range s.Points {
 		point := filepath.Join(dir, name)
-		if _, err := os.Stat(filepath.Join(point, report.SummaryFile)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(point, summary.SummaryFile)); errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, name)
 			continue
 		}

@@ -9,9 +9,9 @@ import (
 	"testbed/emu/longtest"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
+	"testbed/results/summary"
 )
 
 func taskSpec() rundirtest.Spec {
@@ -80,7 +80,7 @@ func TestTaskTablesDamaged(t *testing.T) {
 	} {
 		t.Run(tt.to, func(t *testing.T) {
 			dir := rundirtest.Write(t, one)
-			edit(t, dir, report.AttemptsFile, func(s string) string { return strings.Replace(s, tt.from, tt.to, 1) })
+			edit(t, dir, summary.AttemptsFile, func(s string) string { return strings.Replace(s, tt.from, tt.to, 1) })
 			wantError(t, dir, tt.err)
 		})
 	}

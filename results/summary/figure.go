@@ -6,6 +6,7 @@
 //
 //	json    its key; "-" if it is only a column of a table
 //	unit    a Unit, where the end of the key does not state it
+//	csv     its column in tables of completion times
 //	column  its column in the table arms of exports, below that of its section
 //	table   the table of reports that it, or all below it, is in; "-" for none
 //	head    its heading in that table
@@ -20,6 +21,7 @@ package summary
 
 import (
 	"cmp"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -66,7 +68,7 @@ func (u Unit) Show(x float64) string {
 	decimals := func(n int) string { return strconv.FormatFloat(x, 'f', n, 64) }
 	switch u {
 	case Micros:
-		return units.Human(time.Duration(x * float64(time.Microsecond)))
+		return units.Human(time.Duration(math.Round(x * float64(time.Microsecond))))
 	case Bytes:
 		return units.Short(x, "B")
 	case BitRate:
@@ -90,6 +92,8 @@ type Figure struct {
 	Key    string // in summary.json; one with - is only a column of a table
 	Unit   Unit
 	Doc    string // what it is, without a stop
+	CSV    string // its column in tables of completion times, without the time; "" for none
+	Time   bool   // whether it is a completion time, or of one
 	Column string // in the table arms of exports; "" for none
 	Number bool   // whether it is one number
 	List   *List  // of whose objects it is a figure; nil for one of the arm
@@ -111,7 +115,7 @@ type Figure struct {
 type List struct{ index []int }
 
 // Of returns the objects of an arm.
-func (l *List) Of(a *Arm) (out []reflect.Value) {
+func (l *List) Of(a *Declared) (out []reflect.Value) {
 	list, err := reflect.ValueOf(a).Elem().FieldByIndexErr(l.index)
 	if err != nil {
 		return nil
@@ -169,6 +173,8 @@ func fields(t reflect.Type, above Figure) (out []*Figure) {
 		f := Figure{
 			Key:     name,
 			Unit:    Unit(field.Tag.Get("unit")),
+			CSV:     field.Tag.Get("csv"),
+			Time:    above.Time,
 			Column:  field.Tag.Get("column"),
 			List:    above.List,
 			table:   cmp.Or(field.Tag.Get("table"), above.table),
@@ -197,7 +203,22 @@ func fields(t reflect.Type, above Figure) (out []*Figure) {
 		if kind.Kind() == reflect.Pointer {
 			kind, f.omit = kind.Elem(), true
 		}
+		f.Time = f.Time || kind == reflect.TypeFor[Metric]() || kind == reflect.TypeFor[map[string]*Metric]()
 		switch {
+		case kind == reflect.TypeFor[metrics.Interval]():
+			for end, name := range []string{"_low", "_high"} {
+				g := f
+				g.Number, g.omit, g.index = true, true, append(slices.Clone(f.index), end)
+				g.Key += "[" + strconv.Itoa(end) + "]"
+				g.CSV += name
+				if g.Column != "" {
+					g.Column += name
+				}
+				out = append(out, &g)
+			}
+		case kind == reflect.TypeFor[Metric]():
+			out = append(out, &f)
+			out = append(out, fields(kind, f)...)
 		case kind == reflect.TypeFor[metrics.Average](), kind.Kind() == reflect.Int, kind.Kind() == reflect.Float64:
 			f.Number = true
 			out = append(out, &f)
@@ -232,15 +253,26 @@ func Find(key string) *Figure {
 }
 
 // Get returns a number by its key; false if it is not known.
-func (a *Arm) Get(key string) (x float64, ok bool) {
+func (a *Declared) Get(key string) (x float64, ok bool) {
 	if f := Find(key); f != nil {
 		return f.In(reflect.ValueOf(a).Elem())
 	}
 	return 0, false
 }
 
-// Arm has the figures of an arm, which are part of its object in summary.json.
-type Arm struct {
+// Declared are the figures of an arm that are declared by their fields, part of its object in summary.json.
+type Declared struct {
+	Failures *FailureCount `json:"failures,omitempty"` // nil if nothing failed
+	// The metrics are absent if the verdict is void or nothing was measured.
+	CCT       *Metric `json:"cct,omitempty"`
+	FCT       *Metric `json:"fct,omitempty"`
+	WriteTime *Metric `json:"write_time,omitempty"`
+	// The following need a record of which blocks belong together: see metrics.WorkloadMeta.
+	RequestTime *Metric            `json:"request_time,omitempty"`
+	JobTime     *Metric            `json:"job_time,omitempty"`
+	JobBins     map[string]*Metric `json:"job_time_by_bin,omitempty"`   // by number
+	JobSizes    map[string]*Metric `json:"job_time_by_tasks,omitempty"` // by the least number of tasks of the class
+
 	Tasks       *Tasks     `json:"tasks,omitempty" table:"Tasks"`               // for runs with jobs of tasks
 	Placement   *Placement `json:"placement,omitempty" table:"Block placement"` // for runs with blocks
 	Coordinator *Decisions `json:"coordinator,omitempty" table:"Coordinator"`   // if there is a record
@@ -255,7 +287,7 @@ type Arm struct {
 }
 
 // Compute fills in the figures of repeats with these numbers, on packets or not, with loads of links in intervals.
-func (a *Arm) Compute(repeats []Repeat, numbers metrics.Numbers, packets bool, interval time.Duration) {
+func (a *Declared) Compute(repeats []Repeat, numbers metrics.Numbers, packets bool, interval time.Duration) {
 	a.Tasks, a.Placement, a.Coordinator = tasksOf(repeats, packets), placementOf(repeats), decisionsOf(repeats, packets)
 	a.Estimates = estimatesOf(repeats)
 	if packets {
@@ -265,7 +297,7 @@ func (a *Arm) Compute(repeats []Repeat, numbers metrics.Numbers, packets bool, i
 }
 
 // Against fills in what compares the arm with the baseline.
-func (a *Arm) Against(base *Arm) { a.Placement.against(base.Placement) }
+func (a *Declared) Against(base *Declared) { a.Placement.against(base.Placement) }
 
 // one returns the average of one value.
 func one(x float64) Average { return Average{Sum: x, N: 1} }

@@ -29,6 +29,12 @@ func TestFigures(t *testing.T) {
 			t.Errorf("unknown key in %q", what)
 		}
 	}
+	for _, f := range declared().times {
+		if f.Doc == "" || strings.HasSuffix(f.Doc, ".") {
+			t.Errorf("%s: %+v", f.Key, f)
+		}
+		delete(left, "time."+f.Key)
+	}
 	for _, f := range declared().figures {
 		if !strings.Contains(f.Key, ".-") {
 			if seen[f.Key] || f.Doc == "" || strings.HasSuffix(f.Doc, ".") {
@@ -57,7 +63,7 @@ func TestFigures(t *testing.T) {
 
 // What is not known is absent from summary.json and from tables, and 0 is neither.
 func TestUnknown(t *testing.T) {
-	a := Arm{Tasks: &Tasks{Jobs: 3, Makespan: metrics.Average{Sum: 3, N: 2}}}
+	a := Declared{Tasks: &Tasks{Jobs: 3, Makespan: metrics.Average{Sum: 3, N: 2}}}
 	a.Tasks.Shuffle.MapRacks.N = 1
 	text, err := json.Marshal(a)
 	if err != nil || !strings.Contains(string(text), `"makespan_us":1.5`) || !strings.Contains(string(text), `"shuffle":{"map_racks":0}`) {
@@ -67,7 +73,7 @@ func TestUnknown(t *testing.T) {
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
-	for _, of := range []*Arm{&a, &back} {
+	for _, of := range []*Declared{&a, &back.Declared} {
 		got := map[string]float64{}
 		for _, key := range []string{"tasks.jobs", "tasks.makespan_us", "tasks.shuffle.map_racks", "tasks.shuffle.reduces_delayed", "tasks.backups.won"} {
 			if x, ok := of.Get(key); ok {

@@ -43,6 +43,7 @@ type Table struct {
 // declared reads the declarations when they are first asked for: most commands need none.
 var declared = sync.OnceValue(func() (d struct {
 	figures []*Figure         // of Arm
+	times   []*Figure         // of Metric
 	tables  []Table           // of reports
 	docs    map[string]string // definitions of figures by key
 }) {
@@ -69,9 +70,16 @@ var declared = sync.OnceValue(func() (d struct {
 			t.Define[i] = known.Replace(t.Define[i])
 		}
 	}
-	d.figures = fields(reflect.TypeFor[Arm](), Figure{})
+	d.figures = fields(reflect.TypeFor[Declared](), Figure{})
 	for _, f := range d.figures {
-		f.Doc = d.docs[f.Key]
+		time, below, within := strings.Cut(f.Key, ".")
+		if f.Doc = d.docs[f.Key]; f.Time && within {
+			f.Doc = d.docs[time] + ": " + d.docs["time."+below]
+		}
+	}
+	d.times = fields(reflect.TypeFor[Metric](), Figure{})
+	for _, f := range d.times {
+		f.Doc = d.docs["time."+f.Key]
 	}
 	return d
 })
@@ -106,7 +114,7 @@ func Tables(section string, packets bool) (out []Table) {
 
 // Rows returns the cells of an arm: a row, or one for each object of a list. Cells of unknown figures are empty; there
 // is no row if all are.
-func (t Table) Rows(a *Arm) (out [][]string) {
+func (t Table) Rows(a *Declared) (out [][]string) {
 	of := []reflect.Value{reflect.ValueOf(a).Elem()}
 	if list := t.Figures[0].List; list != nil {
 		of = list.Of(a)

@@ -100,7 +100,7 @@ func setupOf(repeats []Repeat) *Setup {
 }
 
 // timing fills in the breakdown, traffic and load of links of an arm on packets.
-func (a *Arm) timing(repeats []Repeat, numbers metrics.Numbers, interval time.Duration) {
+func (a *Declared) timing(repeats []Repeat, numbers metrics.Numbers, interval time.Duration) {
 	var slowdowns []float64
 	var makespan time.Duration
 	n := 0

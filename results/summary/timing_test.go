@@ -30,7 +30,7 @@ func TestLinks(t *testing.T) {
 		}
 		r.Links = append(r.Links, s)
 	}
-	a := Arm{Links: linksOf([]Repeat{r, r}, 0), Losses: lossesOf([]Repeat{r, r})}
+	a := Declared{Links: linksOf([]Repeat{r, r}, 0), Losses: lossesOf([]Repeat{r, r})}
 	got := map[string]float64{}
 	for _, key := range []string{"links.busy", "links.busiest_uplink_queue_bytes", "links.links"} {
 		got[key], _ = a.Get(key)

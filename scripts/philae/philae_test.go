@@ -18,8 +18,8 @@ import (
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
-	"testbed/results/report"
 	"testbed/results/safefile"
+	"testbed/results/summary"
 	"testbed/workloads"
 	"testbed/workloads/oracletest"
 )
@@ -117,7 +117,7 @@ func load(t *testing.T, file string, set map[string]string, coflows int, packets
 
 // simulate runs the arms of a scenario that keep names on the fluid model, and returns
 // their summaries by name. Speed-ups are relative to the first arm.
-func simulate(t *testing.T, s *scenario.Scenario, keep ...string) map[string]report.ArmSummary {
+func simulate(t *testing.T, s *scenario.Scenario, keep ...string) map[string]summary.Arm {
 	t.Helper()
 	one := *s
 	one.Spec.Arms = nil
@@ -130,7 +130,7 @@ func simulate(t *testing.T, s *scenario.Scenario, keep ...string) map[string]rep
 	if err != nil {
 		t.Fatal(err)
 	}
-	arms := map[string]report.ArmSummary{}
+	arms := map[string]summary.Arm{}
 	for _, a := range out.Report.Summary.Arms {
 		arms[a.Name] = a
 	}

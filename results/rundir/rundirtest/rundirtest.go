@@ -111,7 +111,7 @@ func Write(t testing.TB, s Spec) string {
 	must(err)
 	if s.Timing {
 		must(writeTiming(dir, s, in, r.Summary.Rows))
-		b, err := os.Create(filepath.Join(dir, report.SummaryFile))
+		b, err := os.Create(filepath.Join(dir, summary.SummaryFile))
 		must(err)
 		must(errors.Join(r.JSON(b), b.Close()))
 	}
@@ -289,8 +289,8 @@ func writeTiming(dir string, s Spec, in report.Input, rows map[string]int) error
 			}
 		}
 	}
-	rows[report.BreakdownFile], rows[report.LinksFile], rows[report.DropsFile] = len(shares), len(loads), len(drops)
-	return errors.Join(write(dir, report.BreakdownFile, shares), write(dir, report.LinksFile, loads), write(dir, report.DropsFile, drops))
+	rows[summary.BreakdownFile], rows[summary.LinksFile], rows[summary.DropsFile] = len(shares), len(loads), len(drops)
+	return errors.Join(write(dir, summary.BreakdownFile, shares), write(dir, summary.LinksFile, loads), write(dir, summary.DropsFile, drops))
 }
 
 func write[T any](dir, name string, rows []T) error {

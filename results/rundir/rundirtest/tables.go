@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"testbed/results/report"
+	"testbed/results/summary"
 )
 
 // Tables returns the tables and the summary of a run by file, without the name of the run. Files
@@ -14,7 +14,7 @@ import (
 func Tables(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	tables := map[string]string{}
-	for _, name := range report.DataFiles() {
+	for _, name := range summary.DataFiles() {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
