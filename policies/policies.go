@@ -1,10 +1,8 @@
 // Package policies defines the contract between the engine and the algorithms under
-// study. A policy is a pure function of its View, which is a CoflowView or a PlacementView,
-// by the policy's role: it keeps no state between calls, reads no clock except Cluster.Now,
-// draws random numbers only from the source it is given, does not write to the View, and
-// breaks every tie by ID. The engine stores what a policy needs to remember and includes it
-// in the next View. For tasks, each run has an instance of the policy with a state of its own
-// (TaskInstance): the same sequence of Views has the same answers.
+// study. A policy of coflows or tasks describes itself, and each run has an instance of it with a state
+// of its own (CoflowInstance, TaskInstance): the same sequence of Views has the same answers. A
+// placement policy is a pure function of its View. All read no clock except Cluster.Now, draw random
+// numbers only from the source they are given, do not write to the View, and break every tie by ID.
 //
 // A View, its Cluster and all their slices are valid until the method that received them
 // returns: their memory is reused for the next View. A policy must keep none of them.
@@ -127,13 +125,10 @@ type Cluster struct {
 	Load []units.Rate
 }
 
-// CoflowView is the View of a CoflowScheduler.
+// CoflowView is the View of a CoflowInstance.
 type CoflowView struct {
 	*Cluster
 	Coflows []CoflowState // arrived and unfinished, by arrival, ties by ID
-	// Memory is the value that the previous decision stored in Schedule.Memory; empty in
-	// the first decision.
-	Memory []int64
 }
 
 // PlacementView is the View of a Placer.

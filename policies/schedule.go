@@ -7,14 +7,23 @@ import (
 	"testbed/workloads"
 )
 
-// CoflowScheduler is a coflow scheduling policy: it shares the network among coflows. Its
-// answer is an ordered list of steps, each with an allocation rule (Step). Package alloc
-// computes the rates from them, for all policies and for both backends.
+// CoflowScheduler describes a coflow scheduling policy: it shares the network among coflows. It has no
+// state: each run has an instance of its own.
 type CoflowScheduler interface {
 	Needs() Needs
 	Triggers() Triggers
-	// Schedule fills the empty schedule s for the coflows of v. It must not keep s. An unfinished flow that no step serves is paused.
-	Schedule(v *CoflowView, s *Schedule)
+	// New returns an instance that has seen no View. Instances share no state.
+	New() CoflowInstance
+}
+
+// CoflowInstance decides. It may keep what it has seen in fields of its own, so that the same sequence of
+// Views has the same answers. It drops what it keeps of a coflow that has left CoflowView.Coflows.
+type CoflowInstance interface {
+	// Decide fills the empty schedule s for the coflows of v: an ordered list of steps, each with an
+	// allocation rule (Step). Package alloc computes the rates from them, for all policies and for both
+	// backends. An unfinished flow that no step serves is paused. Decide must not keep v or s. It is called
+	// once for each decision.
+	Decide(v *CoflowView, s *Schedule)
 }
 
 // Triggers selects the events that cause a decision while coflows are unfinished. A change
@@ -57,9 +66,6 @@ type Schedule struct {
 	// Wake is the time of one more decision, without any event. A time that is not after
 	// Cluster.Now is ignored, a negative one is an error. If Triggers.Every is set, Wake is rounded up to its next multiple.
 	Wake time.Duration
-	// Memory is the next CoflowView.Memory; nil leaves it unchanged. It may be scratch memory of
-	// this Schedule (Counts), so the caller copies it before the next Reset.
-	Memory []int64
 
 	scratch scratch
 }
@@ -68,7 +74,7 @@ type Schedule struct {
 func (s *Schedule) Reset() {
 	s.Steps, s.Budgets, s.Queues, s.Pilots = s.Steps[:0], s.Budgets[:0], s.Queues[:0], s.Pilots[:0]
 	s.Watch, s.WatchMost = s.Watch[:0], s.WatchMost[:0]
-	s.Wake, s.Memory = 0, nil
+	s.Wake = 0
 	s.scratch.reset()
 }
 

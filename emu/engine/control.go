@@ -162,7 +162,7 @@ func (e *Engine) passes() time.Duration {
 // view returns the View of the coflow policy. Its memory is reused for the next View.
 func (e *Engine) view() *policies.CoflowView {
 	c := &e.control
-	c.view = policies.CoflowView{Cluster: e.cluster(c.Needs), Coflows: c.view.Coflows[:0], Memory: c.Memory}
+	c.view = policies.CoflowView{Cluster: e.cluster(c.Needs), Coflows: c.view.Coflows[:0]}
 	c.flows = c.flows[:0]
 	for _, x := range e.coflows.active {
 		c.view.Coflows = append(c.view.Coflows, e.state(x))
@@ -226,7 +226,7 @@ func (e *Engine) decide() error {
 	v := e.view()
 	s := &c.schedule
 	s.Reset()
-	e.cfg.Coflow.Schedule(v, s)
+	c.Policy.Decide(v, s)
 	if err := e.accept(v, s); err != nil {
 		return fmt.Errorf("coflow policy %T: %w", e.cfg.Coflow, err)
 	}

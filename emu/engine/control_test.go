@@ -29,9 +29,10 @@ type recorder struct {
 	asked    []time.Duration
 }
 
-func (r *recorder) Needs() policies.Needs       { return r.needs }
-func (r *recorder) Triggers() policies.Triggers { return r.triggers }
-func (r *recorder) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+func (r *recorder) Needs() policies.Needs        { return r.needs }
+func (r *recorder) New() policies.CoflowInstance { return r }
+func (r *recorder) Triggers() policies.Triggers  { return r.triggers }
+func (r *recorder) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	r.asked = append(r.asked, v.Now)
 	free(v, s)
 	if r.say != nil {
@@ -225,11 +226,9 @@ func TestIgnoresLinks(t *testing.T) {
 	}
 }
 
-// The View shows queues and their times until they change, memory until it is replaced, and
-// pilot flows permanently.
+// The View shows queues and their times until they change, and pilot flows permanently.
 func TestWhatThePolicyKeeps(t *testing.T) {
 	var seen []policies.CoflowState
-	var memory [][]int64
 	var flows [][]workloads.FlowID
 	p := scheduler{needs: policies.Needs{Hints: policies.Hints{NewFlows: true, PilotFlows: true}}, triggers: policies.Triggers{Coflows: true, Flows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 		c := v.Coflows[0]
@@ -238,15 +237,15 @@ func TestWhatThePolicyKeeps(t *testing.T) {
 			flows[len(flows)-1] = append(flows[len(flows)-1], f.ID)
 		}
 		c.Links, c.Flows = slices.Clone(c.Links), nil
-		seen, memory = append(seen, c), append(memory, slices.Clone(v.Memory))
+		seen = append(seen, c)
 		free(v, s)
 		switch len(seen) {
 		case 1:
-			s.Queues, s.Memory, s.Pilots = append(s.Queues, 3), []int64{7, 8}, []workloads.FlowID{1, 2}
+			s.Queues, s.Pilots = append(s.Queues, 3), []workloads.FlowID{1, 2}
 		case 2:
 			s.Queues = append(s.Queues, 3)
 		case 3:
-			s.Queues, s.Memory = append(s.Queues, 4), []int64{}
+			s.Queues = append(s.Queues, 4)
 		}
 	}}
 	e := newEngine(t, testConfig(t, p, nil))
@@ -284,9 +283,6 @@ func TestWhatThePolicyKeeps(t *testing.T) {
 	}
 	if d := cmp.Diff([][]workloads.FlowID{{0, 1, 2, 3}, {2}, nil, nil}, flows); d != "" {
 		t.Errorf("flows shown, all and then pilots (-want +got):\n%s", d)
-	}
-	if d := cmp.Diff([][]int64{nil, {7, 8}, {7, 8}, {}}, memory); d != "" {
-		t.Errorf("memory (-want +got):\n%s", d)
 	}
 }
 

@@ -26,9 +26,10 @@ type scheduler struct {
 	f        func(*policies.CoflowView, *policies.Schedule)
 }
 
-func (s scheduler) Needs() policies.Needs                                   { return s.needs }
-func (s scheduler) Triggers() policies.Triggers                             { return s.triggers }
-func (s scheduler) Schedule(v *policies.CoflowView, out *policies.Schedule) { s.f(v, out) }
+func (s scheduler) Needs() policies.Needs                                 { return s.needs }
+func (s scheduler) New() policies.CoflowInstance                          { return s }
+func (s scheduler) Triggers() policies.Triggers                           { return s.triggers }
+func (s scheduler) Decide(v *policies.CoflowView, out *policies.Schedule) { s.f(v, out) }
 
 // always is a policy that is called at every arrival and end.
 func always(f func(*policies.CoflowView, *policies.Schedule)) scheduler {

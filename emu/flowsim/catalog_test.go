@@ -83,9 +83,17 @@ func (a audit) Needs() policies.Needs {
 	return a.CoflowScheduler.Needs().With(policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}})
 }
 
-func (a audit) Schedule(v *policies.CoflowView, s *policies.Schedule) {
-	a.CoflowScheduler.Schedule(v, s)
-	a.look(v, s)
+func (a audit) New() policies.CoflowInstance { return observed{a.CoflowScheduler.New(), a.look} }
+
+// observed passes the decisions of an instance to a function, which may change them.
+type observed struct {
+	policies.CoflowInstance
+	look func(v *policies.CoflowView, s *policies.Schedule)
+}
+
+func (o observed) Decide(v *policies.CoflowView, s *policies.Schedule) {
+	o.CoflowInstance.Decide(v, s)
+	o.look(v, s)
 }
 
 // Properties of every decision: no link is overfilled, and no capacity is left that the
@@ -235,8 +243,9 @@ func TestCatalogStarvation(t *testing.T) {
 // moments returns the decisions of a run until the end of a flow is visible.
 func moments(t *rapid.T, f *topo.Fabric, p policies.CoflowScheduler, coflows []workloads.Coflow) (out []string) {
 	seen, over := map[workloads.CoflowID]bool{}, false
+	decide := p.New().Decide
 	watch := script{p.Needs(), p.Triggers(), func(v *policies.CoflowView, s *policies.Schedule) {
-		p.Schedule(v, s)
+		decide(v, s)
 		left := 0 // of the earlier ones
 		for _, c := range v.Coflows {
 			over = over || c.Finished > 0
@@ -250,7 +259,7 @@ func moments(t *rapid.T, f *topo.Fabric, p policies.CoflowScheduler, coflows []w
 		for _, c := range v.Coflows {
 			seen[c.ID] = true
 		}
-		out = append(out, fmt.Sprint(v.Now, s.Steps, s.Budgets, s.Queues, s.Watch, s.WatchMost, s.Pilots, s.Wake, s.Memory))
+		out = append(out, fmt.Sprint(v.Now, s.Steps, s.Budgets, s.Queues, s.Watch, s.WatchMost, s.Pilots, s.Wake))
 	}}
 	if _, err := flowsim.Run(t.Context(), flowsim.Config{Fabric: f, Scheduler: watch, Seed: 1}, coflows, nil); err != nil {
 		t.Fatal(err)

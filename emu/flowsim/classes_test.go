@@ -27,9 +27,10 @@ type shown struct {
 // does, which shows no more here, but makes rates be kept flow by flow.
 func records(ctx context.Context, cfg flowsim.Config, coflows []workloads.Coflow, more policies.Needs) (*flowsim.Result, []shown, error) {
 	p := cfg.Scheduler
+	decide := p.New().Decide
 	var out []shown
 	cfg.Scheduler = script{p.Needs().With(more), p.Triggers(), func(v *policies.CoflowView, s *policies.Schedule) {
-		p.Schedule(v, s)
+		decide(v, s)
 		now := shown{Now: v.Now}
 		for _, c := range v.Coflows {
 			c.Links, c.Flows = slices.Clone(c.Links), slices.Clone(c.Flows)
@@ -68,9 +69,10 @@ type mixture struct {
 	pilots bool
 }
 
-func (m mixture) Needs() policies.Needs       { return m.needs }
-func (m mixture) Triggers() policies.Triggers { return m.when }
-func (m mixture) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+func (m mixture) Needs() policies.Needs        { return m.needs }
+func (m mixture) New() policies.CoflowInstance { return m }
+func (m mixture) Triggers() policies.Triggers  { return m.when }
+func (m mixture) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	ended := 0
 	for _, c := range v.Coflows {
 		ended += c.Finished

@@ -18,7 +18,7 @@ func (s *sim) decide() error {
 	}
 	s.show()
 	s.schedule.Reset()
-	s.cfg.Scheduler.Schedule(&s.view, &s.schedule)
+	s.Policy.Decide(&s.view, &s.schedule)
 	if err := coordinator.Check(&s.view, &s.schedule, s.Needs); err != nil {
 		return err
 	}
@@ -35,7 +35,6 @@ func (s *sim) decide() error {
 	}
 	s.result.Decisions++
 	s.Accept(s.now.Round(), &s.schedule)
-	s.view.Memory = s.Memory
 	for i, c := range s.active {
 		if s.Take(&s.schedule, i, &c.Coflow) {
 			c.news = true

@@ -167,8 +167,9 @@ func (e edges) Needs() policies.Needs {
 	return e.CoflowScheduler.Needs().With(policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}})
 }
 
-func (e edges) Schedule(v *policies.CoflowView, s *policies.Schedule) {
-	e.CoflowScheduler.Schedule(v, s)
+func (e edges) New() policies.CoflowInstance { return observed{e.CoflowScheduler.New(), e.look} }
+
+func (e edges) look(v *policies.CoflowView, _ *policies.Schedule) {
 	const moment = 20 * time.Microsecond
 	for _, c := range v.Coflows {
 		for _, f := range c.Flows {
@@ -243,7 +244,7 @@ func turns(p policies.CoflowScheduler, v *policies.CoflowView) bool {
 // ratesOf returns the rates that a decision gives to the flows of a View, in its order.
 func ratesOf(p policies.CoflowScheduler, v *policies.CoflowView) []float64 {
 	var s policies.Schedule
-	p.Schedule(v, &s)
+	p.New().Decide(v, &s)
 	var demands []*alloc.Demand
 	for _, c := range v.Coflows {
 		var flows []alloc.Flow
@@ -293,8 +294,9 @@ func TestTurns(t *testing.T) {
 			{ID: 3, Arrival: 10 * time.Millisecond, Flows: []workloads.Flow{{ID: 4, Src: 2, Dst: 3, Size: 99 * units.MB}, {ID: 6, Src: 0, Dst: 3, Size: units.MB}}},
 		}
 		var got []bool
+		decide := p.New().Decide
 		watch := script{p.Needs().With(policies.Needs{Hints: policies.Hints{Flows: true}}), p.Triggers(), func(v *policies.CoflowView, s *policies.Schedule) {
-			p.Schedule(v, s)
+			decide(v, s)
 			got = append(got, turns(p, v))
 		}}
 		run(t, flowsim.Config{Fabric: f, Scheduler: watch}, coflows)

@@ -179,9 +179,10 @@ type script struct {
 	do    func(v *policies.CoflowView, s *policies.Schedule)
 }
 
-func (p script) Needs() policies.Needs                                 { return p.needs }
-func (p script) Triggers() policies.Triggers                           { return p.when }
-func (p script) Schedule(v *policies.CoflowView, s *policies.Schedule) { p.do(v, s) }
+func (p script) Needs() policies.Needs                               { return p.needs }
+func (p script) New() policies.CoflowInstance                        { return p }
+func (p script) Triggers() policies.Triggers                         { return p.when }
+func (p script) Decide(v *policies.CoflowView, s *policies.Schedule) { p.do(v, s) }
 
 // A policy is shown no bytes and no links that it ignores, and completion times are the same.
 func TestIgnored(t *testing.T) {
@@ -340,18 +341,31 @@ func TestView(t *testing.T) {
 	}
 }
 
-// Memory is kept until it is replaced.
-func TestMemory(t *testing.T) {
-	f, cs := tiny(t, "1 0 1 0 3 1:1.0 2:2.0 3:3.0")
-	var seen [][]int64
-	run(t, flowsim.Config{Fabric: f, Scheduler: script{policies.Needs{}, policies.Triggers{Coflows: true, Flows: true}, func(v *policies.CoflowView, s *policies.Schedule) {
-		seen = append(seen, append([]int64(nil), v.Memory...))
-		if len(seen) == 1 {
-			s.Memory = append(s.Counts(2)[:0], 4, 5)
-		}
+// counting is a policy whose instances count their decisions.
+type counting struct {
+	script
+	made *[]*int
+}
+
+func (c counting) New() policies.CoflowInstance {
+	n := new(int)
+	*c.made = append(*c.made, n)
+	return script{do: func(v *policies.CoflowView, s *policies.Schedule) {
+		*n++
 		greedily(v, s, policies.Greedy)
-	}}}, cs)
-	if d := cmp.Diff([][]int64{nil, {4, 5}, {4, 5}}, seen); d != "" {
+	}}
+}
+
+// Each run has an instance of its own.
+func TestInstances(t *testing.T) {
+	f, cs := tiny(t, "1 0 1 0 3 1:1.0 2:2.0 3:3.0")
+	var got []*int
+	p := counting{script{when: policies.Triggers{Coflows: true, Flows: true}}, &got}
+	for range 2 {
+		run(t, flowsim.Config{Fabric: f, Scheduler: p}, cs)
+	}
+	three := 3
+	if d := cmp.Diff([]*int{&three, &three}, got); d != "" {
 		t.Error(d)
 	}
 }

@@ -16,9 +16,10 @@ import (
 // one decision to the next: its rule is not one of those.
 type forgetful struct{ policies.CoflowScheduler }
 
-func (p forgetful) Schedule(v *policies.CoflowView, s *policies.Schedule) {
-	p.CoflowScheduler.Schedule(v, s)
-	s.Steps = append(s.Steps, policies.Step{Rule: policies.MaxMin})
+func (p forgetful) New() policies.CoflowInstance {
+	return observed{p.CoflowScheduler.New(), func(_ *policies.CoflowView, s *policies.Schedule) {
+		s.Steps = append(s.Steps, policies.Step{Rule: policies.MaxMin})
+	}}
 }
 
 // What is kept from one decision to the next does not change a result: narrow coflows on overlapping

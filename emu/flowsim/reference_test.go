@@ -2,7 +2,6 @@ package flowsim_test
 
 import (
 	"math"
-	"slices"
 	"testing"
 	"time"
 
@@ -25,6 +24,7 @@ func byFlow(f *topo.Fabric, p policies.CoflowScheduler, coflows []workloads.Cofl
 	for _, l := range f.Links() {
 		v.Capacity, ref.Capacity = append(v.Capacity, l.Rate), append(ref.Capacity, float64(l.Rate))
 	}
+	decide := p.New().Decide
 	var active []int // coflows
 	cct, left := make([]time.Duration, len(coflows)), make([][]float64, len(coflows))
 	queue, since := make([]int, len(coflows)), make([]time.Duration, len(coflows))
@@ -68,10 +68,7 @@ func byFlow(f *topo.Fabric, p policies.CoflowScheduler, coflows []workloads.Cofl
 			v.Coflows = append(v.Coflows, s)
 		}
 		var s policies.Schedule
-		p.Schedule(v, &s)
-		if s.Memory != nil {
-			v.Memory = slices.Clone(s.Memory)
-		}
+		decide(v, &s)
 		for at, q := range s.Queues {
 			if i := active[at]; queue[i] != q {
 				queue[i], since[i] = q, v.Now

@@ -38,8 +38,9 @@ func TestLongestFlowsWatched(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				decide := p.New().Decide
 				cfg.Scheduler = script{p.Needs(), p.Triggers(), func(v *policies.CoflowView, s *policies.Schedule) {
-					p.Schedule(v, s)
+					decide(v, s)
 					s.Watch, s.WatchMost = nil, nil
 				}}
 				want, err := flowsim.Run(t.Context(), cfg, coflows, nil)
@@ -97,8 +98,9 @@ func TestEndsAtMultiples(t *testing.T) {
 			p.First = 1 << 60
 			cfg := flowsim.Config{Fabric: f, Scheduler: p}
 			got := run(t, cfg, []workloads.Coflow{first, second})
+			decide := p.New().Decide
 			cfg.Scheduler = script{p.Needs(), p.Triggers(), func(v *policies.CoflowView, s *policies.Schedule) {
-				p.Schedule(v, s)
+				decide(v, s)
 				s.Watch, s.WatchMost = nil, nil
 			}}
 			want := run(t, cfg, []workloads.Coflow{first, second})

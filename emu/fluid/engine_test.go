@@ -139,9 +139,10 @@ func TestRequestsWait(t *testing.T) {
 // paused is a policy that decides every second and lets no coflow send.
 type paused struct{}
 
-func (paused) Needs() policies.Needs                             { return policies.Needs{} }
-func (paused) Triggers() policies.Triggers                       { return policies.Triggers{Every: time.Second} }
-func (paused) Schedule(*policies.CoflowView, *policies.Schedule) {}
+func (paused) Needs() policies.Needs                           { return policies.Needs{} }
+func (p paused) New() policies.CoflowInstance                  { return p }
+func (paused) Triggers() policies.Triggers                     { return policies.Triggers{Every: time.Second} }
+func (paused) Decide(*policies.CoflowView, *policies.Schedule) {}
 
 // A run that cannot go on ends with an error about the work that is left, although the engine wakes
 // for decisions or heartbeats for ever.

@@ -100,9 +100,10 @@ func (greedySEBF) Needs() policies.Needs {
 	return policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}}
 }
 
-func (greedySEBF) Triggers() policies.Triggers { return policies.Triggers{Coflows: true, Flows: true} }
+func (p greedySEBF) New() policies.CoflowInstance { return p }
+func (greedySEBF) Triggers() policies.Triggers    { return policies.Triggers{Coflows: true, Flows: true} }
 
-func (greedySEBF) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+func (greedySEBF) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	bottleneck := make([]units.Bytes, len(v.Coflows))
 	for i, c := range v.Coflows {
 		on := map[topo.LinkID]units.Bytes{}

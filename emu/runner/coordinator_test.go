@@ -85,9 +85,10 @@ func (p *paced) Await(context.Context, time.Duration) (time.Duration, []engine.E
 // periodic lets everything go, every so often.
 type periodic time.Duration
 
-func (periodic) Needs() policies.Needs                                 { return policies.Needs{} }
-func (p periodic) Triggers() policies.Triggers                         { return policies.Triggers{Every: time.Duration(p)} }
-func (periodic) Schedule(v *policies.CoflowView, s *policies.Schedule) {}
+func (periodic) Needs() policies.Needs                               { return policies.Needs{} }
+func (p periodic) New() policies.CoflowInstance                      { return p }
+func (p periodic) Triggers() policies.Triggers                       { return policies.Triggers{Every: time.Duration(p)} }
+func (periodic) Decide(v *policies.CoflowView, s *policies.Schedule) {}
 
 // A decision that comes an interval late is missed, and so is one that takes longer
 // than an interval; steps that decide nothing are not counted.

@@ -44,8 +44,11 @@ func (a Aalo) Triggers() policies.Triggers {
 	return policies.Triggers{Coflows: true, Flows: true, Every: a.Interval}
 }
 
-// Schedule serves the queues in order of priority.
-func (a Aalo) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+// New returns the policy itself, since an instance remembers nothing.
+func (a Aalo) New() policies.CoflowInstance { return a }
+
+// Decide serves the queues in order of priority.
+func (a Aalo) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	ends := a.Thresholds(s)
 	for i := range v.Coflows {
 		c := &v.Coflows[i]
@@ -101,9 +104,12 @@ func (AaloOracle) Needs() policies.Needs {
 // Triggers returns the events of Aalo.
 func (a AaloOracle) Triggers() policies.Triggers { return Aalo(a).Triggers() }
 
-// Schedule serves the queues in order of priority. It watches nothing, because no coflow
+// New returns the policy itself, since an instance remembers nothing.
+func (a AaloOracle) New() policies.CoflowInstance { return a }
+
+// Decide serves the queues in order of priority. It watches nothing, because no coflow
 // leaves its queue.
-func (a AaloOracle) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+func (a AaloOracle) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	ends := a.Thresholds(s)
 	for i := range v.Coflows {
 		s.Queues = append(s.Queues, ends.UpTo(int64(v.Coflows[i].Size)))

@@ -41,7 +41,7 @@ func TestAaloQueues(t *testing.T) {
 		v := view(f, []demandOf{{0, 4, 1}})
 		v.Coflows[0].Sent, v.Coflows[0].Queue = tt.sent, tt.was
 		var s policies.Schedule
-		DefaultAalo().Schedule(v, &s)
+		DefaultAalo().Decide(v, &s)
 		if s.Queues[0] != tt.want || s.Watch[0] != tt.watch {
 			t.Errorf("%d bytes sent, in queue %d: queue %d, watch %d, want %d and %d", tt.sent, tt.was, s.Queues[0], s.Watch[0], tt.want, tt.watch)
 		}
@@ -51,7 +51,7 @@ func TestAaloQueues(t *testing.T) {
 	v := view(f, []demandOf{{0, 4, 1}})
 	v.Coflows[0].Sent = 1 << 40
 	var s policies.Schedule
-	one.Schedule(v, &s)
+	one.Decide(v, &s)
 	if s.Queues[0] != 0 || s.Watch[0] != 0 {
 		t.Errorf("with a single queue: queue %d, watch %d", s.Queues[0], s.Watch[0])
 	}
@@ -64,7 +64,7 @@ func TestAaloOracleQueues(t *testing.T) {
 		v.Coflows[i].Sent = 1 << 40 // is ignored
 	}
 	var s policies.Schedule
-	AaloOracle(DefaultAalo()).Schedule(v, &s)
+	AaloOracle(DefaultAalo()).Decide(v, &s)
 	if d := cmp.Diff([]int{0, 1, 2}, s.Queues); d != "" {
 		t.Error(d)
 	}
@@ -87,7 +87,7 @@ func TestAaloFIFO(t *testing.T) {
 		a := DefaultAalo()
 		a.FIFO = by
 		var s policies.Schedule
-		a.Schedule(v, &s)
+		a.Decide(v, &s)
 		var got []workloads.CoflowID
 		for _, step := range s.Steps {
 			got = append(got, v.Coflows[step.Coflows[0]].ID)
@@ -107,7 +107,7 @@ func TestAaloWeights(t *testing.T) {
 	a := DefaultAalo()
 	a.Weighted = true
 	var s policies.Schedule
-	a.Schedule(v, &s)
+	a.Decide(v, &s)
 	if d := cmp.Diff([]float64{10.0 / 20, 9.0 / 20, 1.0 / 20}, s.Budgets); d != "" {
 		t.Error(d)
 	}

@@ -108,17 +108,18 @@ func BenchDecisions(b *testing.B, contenders []Contender) {
 	for _, hosts := range []int{150, 900, 3000} {
 		w := traceLike(b, hosts, 100, 1)
 		for _, c := range contenders {
-			w.Memory = nil
+			w.policy = nil
 			for i := range w.Coflows {
 				w.Coflows[i].Queue = 0
 			}
-			w.decide(b, c.Policy) // queues and memory stay constant from here on
+			w.decide(b, c.Policy) // queues and state stay constant from here on
+			p := w.of(c.Policy)
 			name := fmt.Sprintf("ports=%d/policy=%s/part=", hosts, c.Name)
 			b.Run(name+"schedule", func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					w.schedule.Reset()
-					c.Policy.Schedule(w.CoflowView, &w.schedule)
+					p.Decide(w.CoflowView, &w.schedule)
 				}
 			})
 			b.Run(name+"ceilings", func(b *testing.B) { w.timeDecision(b, c.Policy, true) })
@@ -135,7 +136,7 @@ func (w *world) timeDecision(b *testing.B, p policies.CoflowScheduler, ceilings 
 			first[i] = int(moving[0])
 		}
 	}
-	moving := 0
+	moving, instance := 0, w.of(p)
 	b.ReportAllocs()
 	for b.Loop() {
 		for i, d := range w.demands {
@@ -144,7 +145,7 @@ func (w *world) timeDecision(b *testing.B, p policies.CoflowScheduler, ceilings 
 			}
 		}
 		w.schedule.Reset()
-		p.Schedule(w.CoflowView, &w.schedule)
+		instance.Decide(w.CoflowView, &w.schedule)
 		if err := w.share.Share(&w.schedule, w.demands, w.capacity, p.Needs(), ceilings); err != nil {
 			b.Fatal(err)
 		}
@@ -160,17 +161,17 @@ func (w *world) timeDecision(b *testing.B, p policies.CoflowScheduler, ceilings 
 func CheckNoAllocation(t *testing.T, contenders []Contender) {
 	w := traceLike(t, 60, 40, 2)
 	for _, c := range contenders {
-		w.Memory = nil
+		p := c.Policy.New()
 		for i := range w.Coflows {
 			w.Coflows[i].Queue = 0
 		}
 		for range 3 {
 			w.schedule.Reset()
-			c.Policy.Schedule(w.CoflowView, &w.schedule)
+			p.Decide(w.CoflowView, &w.schedule)
 		}
 		if n := testing.AllocsPerRun(10, func() {
 			w.schedule.Reset()
-			c.Policy.Schedule(w.CoflowView, &w.schedule)
+			p.Decide(w.CoflowView, &w.schedule)
 		}); n > 0 {
 			t.Errorf("%s: %v allocations per decision", c.Name, n)
 		}

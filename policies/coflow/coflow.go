@@ -21,8 +21,11 @@ func (Fair) Needs() policies.Needs {
 // Triggers requests a decision at arrivals, to release the flows of a new coflow.
 func (Fair) Triggers() policies.Triggers { return policies.Triggers{Coflows: true} }
 
-// Schedule serves all coflows in one step.
-func (Fair) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+// New returns the policy itself, since an instance remembers nothing.
+func (Fair) New() policies.CoflowInstance { return Fair{} }
+
+// Decide serves all coflows in one step.
+func (Fair) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	if len(v.Coflows) > 0 {
 		s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.Free})
 	}
@@ -40,8 +43,11 @@ func (EqualShare) Needs() policies.Needs { return policies.Needs{} }
 // Triggers requests a decision whenever the number of flows on a link may change.
 func (EqualShare) Triggers() policies.Triggers { return policies.Triggers{Coflows: true, Flows: true} }
 
-// Schedule serves all coflows in one step.
-func (EqualShare) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+// New returns the policy itself, since an instance remembers nothing.
+func (EqualShare) New() policies.CoflowInstance { return EqualShare{} }
+
+// Decide serves all coflows in one step.
+func (EqualShare) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	if len(v.Coflows) > 0 {
 		s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.EqualSplit})
 	}

@@ -437,8 +437,7 @@ func tied(w *world) bool {
 	return false
 }
 
-// A policy decides the same in two identical calls with another View between them, and
-// does not modify the View.
+// Two instances of a policy decide the same, with another View between them, and do not modify the View.
 func TestPure(t *testing.T) {
 	f := fabric(t, topo.LeafSpine{Leaves: 1, HostsPerLeaf: testHosts, HostLink: units.Gbps})
 	rapid.Check(t, func(t *rapid.T) {
@@ -446,14 +445,13 @@ func TestPure(t *testing.T) {
 		for i := range w.Coflows {
 			w.Coflows[i].Queue = rapid.IntRange(-1, 5).Draw(t, "queue")
 		}
-		w.Memory = rapid.SliceOfN(rapid.Int64Range(0, 5), 0, 2).Draw(t, "memory")
 		for _, p := range ordering() {
 			before := viewOf(f)
 			before.Coflows = slices.Clone(w.Coflows)
 			ask := func(v *policies.CoflowView) policies.Schedule {
 				var s policies.Schedule
-				p.Schedule(v, &s)
-				return policies.Schedule{Steps: s.Steps, Queues: s.Queues, Watch: s.Watch, Memory: s.Memory}
+				p.New().Decide(v, &s)
+				return policies.Schedule{Steps: s.Steps, Queues: s.Queues, Watch: s.Watch}
 			}
 			first := ask(w.CoflowView)
 			ask(other.CoflowView)

@@ -115,8 +115,11 @@ func (o Ordered) Needs() policies.Needs {
 // Triggers returns the events of Pace.
 func (o Ordered) Triggers() policies.Triggers { return o.Pace.when() }
 
-// Schedule orders the coflows and shares the network among them.
-func (o Ordered) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+// New returns the policy itself, since an instance remembers nothing.
+func (o Ordered) New() policies.CoflowInstance { return o }
+
+// Decide orders the coflows and shares the network among them.
+func (o Ordered) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	if len(v.Coflows) == 0 {
 		return
 	}

@@ -3,6 +3,7 @@ package coflow
 import (
 	"math"
 	"slices"
+	"time"
 
 	"testbed/policies"
 	"testbed/policies/coflow/ports"
@@ -95,9 +96,24 @@ const (
 	isMeasured        // its pilot flows have ended, or none are needed
 )
 
-// Schedule chooses pilot flows of new coflows, puts coflows whose pilot flows have ended
+// New returns an instance.
+func (p Philae) New() policies.CoflowInstance { return &philae{Philae: p} }
+
+// philae remembers the facts on which contention depends, at the last decision that computed it: Since contention
+// changes only when a coflow begins or ends at a port, coflows stay in their queues while these are unchanged.
+type philae struct {
+	Philae
+	facts, now []fact // of the coflows of the View; now is memory for those of the next decision
+}
+
+type fact struct {
+	arrival     time.Duration
+	ports, kind int
+}
+
+// Decide chooses pilot flows of new coflows, puts coflows whose pilot flows have ended
 // into queues, and serves all. Label 0 is no queue, label 1 is queue 0.
-func (p Philae) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+func (p *philae) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	n := len(v.Coflows)
 	if n == 0 {
 		return
@@ -156,24 +172,22 @@ func ofKind(s *policies.Schedule, kind []int, of int) []int {
 	return o
 }
 
-// assign sets the queue of each coflow, -1 for none. Contention changes only when a coflow
-// begins or ends at a port. View.Memory stores these facts; while they are unchanged,
-// coflows stay in the queues of their labels. With Dynamics queues change as coflows send.
-func (p Philae) assign(v *policies.CoflowView, s *policies.Schedule, kind, queue []int) {
+// assign sets the queue of each coflow, -1 for none. With Dynamics queues change as coflows send.
+func (p *philae) assign(v *policies.CoflowView, s *policies.Schedule, kind, queue []int) {
 	ends := p.Thresholds(s)
 	if p.Metric == LeastContention {
 		ends = thresholds(s, p.Count, p.FirstContention, p.Growth)
 	}
 	if p.contention() && !p.Dynamics {
-		const each = 3 // facts per coflow
-		facts, n := s.Counts(each*len(kind)), ports.Count(v)
+		n := ports.Count(v)
 		kept := true
+		p.now = p.now[:0]
 		for i, k := range kind {
 			c := &v.Coflows[i]
-			copy(facts[each*i:], []int64{int64(c.Arrival), int64(len(ports.Of(c, n))), int64(k)})
+			p.now = append(p.now, fact{c.Arrival, len(ports.Of(c, n)), k})
 			kept = kept && (k != isMeasured || c.Queue > 0 && c.Queue <= len(ends)+1)
 		}
-		if kept && slices.Equal(facts, v.Memory) {
+		if kept && slices.Equal(p.facts, p.now) {
 			for i, k := range kind {
 				queue[i] = -1
 				if k == isMeasured {
@@ -182,7 +196,7 @@ func (p Philae) assign(v *policies.CoflowView, s *policies.Schedule, kind, queue
 			}
 			return
 		}
-		s.Memory = facts
+		p.facts, p.now = p.now, p.facts
 	}
 	var contention, coflowsAt []int
 	switch p.Metric {

@@ -129,7 +129,7 @@ func TestPhilaeMetrics(t *testing.T) {
 			t.Errorf("metric %d is %d, want %d", tt.metric, got, tt.value)
 		}
 		s.Reset()
-		p.Schedule(v, &s)
+		p.New().Decide(v, &s)
 		// The other coflows are thin and in no queue.
 		if d := cmp.Diff([]int{tt.queue + 1, 0, 0}, s.Queues); d != "" {
 			t.Errorf("metric %d: queues %s", tt.metric, d)
@@ -138,7 +138,7 @@ func TestPhilaeMetrics(t *testing.T) {
 		for more, queue := range map[int64]int{0: 1, 1: 0} {
 			p.First = units.Bytes(tt.value + more)
 			s.Reset()
-			p.Schedule(v, &s)
+			p.New().Decide(v, &s)
 			if got := s.Queues[0] - 1; got != queue {
 				t.Errorf("metric %d, threshold %d above: queue %d, want %d", tt.metric, more, got, queue)
 			}
@@ -149,7 +149,7 @@ func TestPhilaeMetrics(t *testing.T) {
 		p := DefaultPhilae()
 		p.Metric, p.FirstContention = LeastContention, first
 		var s policies.Schedule
-		p.Schedule(v, &s)
+		p.New().Decide(v, &s)
 		if got := s.Queues[0] - 1; got != queue {
 			t.Errorf("metric C, threshold %v: queue %d, want %d", first, got, queue)
 		}
@@ -189,27 +189,19 @@ func TestPhilaeMemory(t *testing.T) {
 		v := coflowtest.Worked(t)
 		p := DefaultPhilae()
 		p.Metric, p.First, p.FirstContention, p.Growth = metric, mib, 1, 2
-		ask := func() (queues []int, memory []int64) {
-			var s policies.Schedule
-			p.Schedule(v, &s)
-			return s.Queues, s.Memory
-		}
-		check := func(what string, wantMemory bool) {
-			got, memory := ask()
-			if (memory != nil) != wantMemory {
-				t.Errorf("metric %d, %s: memory %v", metric, what, memory)
+		x := p.New().(*philae)
+		check := func(what string, computes bool) {
+			var with, without policies.Schedule
+			facts := slices.Clone(x.facts)
+			x.Decide(v, &with)
+			if computed := !slices.Equal(facts, x.facts); computed != computes {
+				t.Errorf("metric %d, %s: contention is computed: %v, want %v", metric, what, computed, computes)
 			}
-			kept := v.Memory
-			v.Memory = nil
-			want, all := ask()
-			if d := cmp.Diff(want, got); d != "" {
+			p.New().Decide(v, &without)
+			if d := cmp.Diff(without.Queues, with.Queues); d != "" {
 				t.Errorf("metric %d, %s: without memory (-) and with it (+): %s", metric, what, d)
 			}
-			v.Memory = kept
-			if memory != nil {
-				v.Memory = all
-			}
-			for i, q := range got {
+			for i, q := range with.Queues {
 				v.Coflows[i].Queue = q
 			}
 		}
@@ -265,7 +257,7 @@ func TestPhilaeSteps(t *testing.T) {
 		p.Metric = SmallestJob
 		tt.change(&p)
 		var s policies.Schedule
-		p.Schedule(v, &s)
+		p.New().Decide(v, &s)
 		if d := cmp.Diff(tt.want, steps(&s)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, d)
 		}

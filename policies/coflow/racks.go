@@ -23,8 +23,11 @@ func (RackLimit) Needs() policies.Needs {
 // Triggers requests a decision whenever the number of flows under a limit may change.
 func (RackLimit) Triggers() policies.Triggers { return policies.Triggers{Coflows: true, Flows: true} }
 
-// Schedule gives all flows explicit rates.
-func (p RackLimit) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+// New returns the policy itself, since an instance remembers nothing.
+func (p RackLimit) New() policies.CoflowInstance { return p }
+
+// Decide gives all flows explicit rates.
+func (p RackLimit) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	links, flows := len(v.Capacity), 0
 	for i := range v.Coflows {
 		flows += len(v.Coflows[i].Flows)

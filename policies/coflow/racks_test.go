@@ -38,7 +38,7 @@ func TestRackLimit(t *testing.T) {
 	want = append(want, 0)
 	w.Coflows = []policies.CoflowState{c}
 	var s policies.Schedule
-	RackLimit{Share: 0.2}.Schedule(w.CoflowView, &s)
+	RackLimit{Share: 0.2}.Decide(w.CoflowView, &s)
 	var got []float64
 	for _, r := range s.Steps[0].Rates {
 		got = append(got, r.Rate/1e6)

@@ -56,10 +56,13 @@ func (a Saath) Triggers() policies.Triggers {
 	return policies.Triggers{Coflows: true, Flows: true, Every: a.Interval}
 }
 
-// Schedule serves overdue coflows, then the queues in order of priority. The label of a
+// New returns the policy itself, since an instance remembers nothing.
+func (a Saath) New() policies.CoflowInstance { return a }
+
+// Decide serves overdue coflows, then the queues in order of priority. The label of a
 // coflow (CoflowState.Queue) is its queue + K × the number of coflows in the queue when it
 // entered, so that its deadline is known while it stays.
-func (a Saath) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+func (a Saath) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	ends, count := a.Thresholds(s), max(a.Count, 1)
 	queue, in := s.Ints(len(v.Coflows)), s.Ints(count)
 	for i := range v.Coflows {

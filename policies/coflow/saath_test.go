@@ -43,7 +43,7 @@ func TestSaathQueues(t *testing.T) {
 		p := DefaultSaath()
 		p.PerFlow = !tt.total
 		var s policies.Schedule
-		p.Schedule(v, &s)
+		p.Decide(v, &s)
 		watch, one := []int64{tt.watch}, []int64{tt.watchesOne}
 		if tt.total {
 			one = nil
@@ -61,7 +61,7 @@ func TestSaathLeastContentionFirst(t *testing.T) {
 	v := view(f, []demandOf{{0, 4, 1}, {1, 5, 1}}, []demandOf{{0, 6, 1}}, []demandOf{{2, 5, 1}}, []demandOf{{3, 7, 1}})
 	order := func(p Saath) []int {
 		var s policies.Schedule
-		p.Schedule(v, &s)
+		p.Decide(v, &s)
 		return s.Steps[0].Coflows
 	}
 	if d := cmp.Diff([]int{3, 1, 2, 0}, order(DefaultSaath())); d != "" {
@@ -87,7 +87,7 @@ func TestSaathDeadline(t *testing.T) {
 	v := view(f, []demandOf{{0, 4, 1}, {0, 5, 1}}, []demandOf{{0, 6, 1}})
 	v.Now = 8 * time.Millisecond
 	var s policies.Schedule
-	p.Schedule(v, &s)
+	p.Decide(v, &s)
 	if d := cmp.Diff([]int{20, 20}, s.Queues); d != "" {
 		t.Error(d)
 	}
@@ -113,7 +113,7 @@ func TestSaathDeadline(t *testing.T) {
 	} {
 		show(tt.now)
 		s.Reset()
-		p.Schedule(v, &s)
+		p.Decide(v, &s)
 		if d := cmp.Diff(tt.order, s.Steps[0].Coflows); d != "" || s.Wake != tt.wake {
 			t.Errorf("at %v: wake at %v, want %v; order %s", tt.now, s.Wake, tt.wake, d)
 		}
@@ -125,13 +125,13 @@ func TestSaathDeadline(t *testing.T) {
 	show(1540 * time.Millisecond)
 	v.Coflows[1].Since = 1500 * time.Millisecond
 	s.Reset()
-	p.Schedule(v, &s)
+	p.Decide(v, &s)
 	if d := cmp.Diff([]int{0, 1}, s.Steps[0].Coflows); d != "" {
 		t.Error(d)
 	}
 	p.Deadline = 0
 	s.Reset()
-	p.Schedule(v, &s)
+	p.Decide(v, &s)
 	if d := cmp.Diff([]int{1, 0}, s.Steps[0].Coflows); d != "" || s.Wake != 0 {
 		t.Errorf("without deadlines: wake at %v, order %s", s.Wake, d)
 	}
@@ -159,7 +159,7 @@ func TestSaathDynamics(t *testing.T) {
 		p.Dynamics = tt.dynamics
 		var s policies.Schedule
 		c.Sent += tt.more
-		p.Schedule(v, &s)
+		p.Decide(v, &s)
 		c.Sent -= tt.more
 		if got := s.Queues[0] % 10; got != tt.want {
 			t.Errorf("dynamics %v, %d bytes more: queue %d, want %d", tt.dynamics, tt.more, got, tt.want)
@@ -211,7 +211,7 @@ func TestSaathMovesUp(t *testing.T) {
 		p.Growth = 2
 		ask := func() (queue int, watch int64) {
 			var s policies.Schedule
-			p.Schedule(v, &s)
+			p.Decide(v, &s)
 			return s.Queues[0] % 10, s.Watch[0]
 		}
 		queue, watch := ask()

@@ -53,11 +53,13 @@ func learners() []Contender {
 // forgetful is Philae without its memory, so that it computes the contention again.
 type forgetful struct{ Philae }
 
-func (p forgetful) Schedule(v *policies.CoflowView, s *policies.Schedule) {
-	kept := v.Memory
-	v.Memory = nil
-	p.Philae.Schedule(v, s)
-	v.Memory = kept
+func (p forgetful) New() policies.CoflowInstance { return &forgetfulInstance{philae{Philae: p.Philae}} }
+
+type forgetfulInstance struct{ philae }
+
+func (p *forgetfulInstance) Decide(v *policies.CoflowView, s *policies.Schedule) {
+	p.facts = p.facts[:0]
+	p.philae.Decide(v, s)
 }
 
 // Strict priority starves; shares of queues, or deadlines, do not.

@@ -65,11 +65,14 @@ func (p SEBF) Needs() policies.Needs { return policies.Needs{Sizes: true} }
 // Triggers returns the events of Pace.
 func (p SEBF) Triggers() policies.Triggers { return p.Pace.when() }
 
-// Schedule orders the coflows by their bottleneck as Ordered does, or serves them by
+// New returns the policy itself, since an instance remembers nothing.
+func (p SEBF) New() policies.CoflowInstance { return p }
+
+// Decide orders the coflows by their bottleneck as Ordered does, or serves them by
 // deadline.
-func (p SEBF) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+func (p SEBF) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	if p.Deadline.Factor == 0 {
-		p.ordered().Schedule(v, s)
+		p.ordered().Decide(v, s)
 		return
 	}
 	n := len(v.Coflows)

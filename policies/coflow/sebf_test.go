@@ -91,8 +91,15 @@ type spy struct {
 	queue map[workloads.CoflowID]int
 }
 
-func (s spy) Schedule(v *policies.CoflowView, to *policies.Schedule) {
-	s.CoflowScheduler.Schedule(v, to)
+func (s spy) New() policies.CoflowInstance { return spyInstance{s.CoflowScheduler.New(), s.queue} }
+
+type spyInstance struct {
+	policies.CoflowInstance
+	queue map[workloads.CoflowID]int
+}
+
+func (s spyInstance) Decide(v *policies.CoflowView, to *policies.Schedule) {
+	s.CoflowInstance.Decide(v, to)
 	for i, q := range to.Queues {
 		s.queue[v.Coflows[i].ID] = q
 	}

@@ -39,16 +39,23 @@ func (Sincronia) Needs() policies.Needs { return policies.Needs{Sizes: true} }
 // Triggers returns the events of Pace.
 func (p Sincronia) Triggers() policies.Triggers { return p.Pace.when() }
 
-// Schedule orders the coflows and shares the network among them. Between arrivals and ends
-// of coflows, CoflowState.Queue stores a coflow's place in the order, from 1, and
-// View.Memory the number of coflows in the order.
-func (p Sincronia) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+// New returns an instance.
+func (p Sincronia) New() policies.CoflowInstance { return &sincronia{Sincronia: p} }
+
+// sincronia remembers the number of coflows in its order, in which a coflow's place from 1 is CoflowState.Queue.
+type sincronia struct {
+	Sincronia
+	placed int
+}
+
+// Decide orders the coflows and shares the network among them.
+func (p *sincronia) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	n := len(v.Coflows)
 	if n == 0 {
 		return
 	}
 	var order []int
-	if !p.Always && len(v.Memory) == 1 && v.Memory[0] == int64(n) && !slices.ContainsFunc(v.Coflows, unplaced) {
+	if !p.Always && p.placed == n && !slices.ContainsFunc(v.Coflows, unplaced) {
 		order = s.Order(n)
 		slices.SortFunc(order, func(a, b int) int {
 			x, y := &v.Coflows[a], &v.Coflows[b]
@@ -60,8 +67,7 @@ func (p Sincronia) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 		for at, i := range order {
 			s.Queues[i] = at + 1
 		}
-		s.Memory = s.Counts(1)
-		s.Memory[0] = int64(n)
+		p.placed = n
 	}
 	p.share(s, order, n)
 	if p.Pace.Every > 0 && p.Allocation != MADD && !p.Always {

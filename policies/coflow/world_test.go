@@ -2,6 +2,7 @@ package coflow
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"time"
 
@@ -37,6 +38,16 @@ type world struct {
 	capacity []float64
 	share    alloc.Allocator
 	schedule policies.Schedule
+	policy   policies.CoflowScheduler // of instance
+	instance policies.CoflowInstance
+}
+
+// of returns the instance of a policy, which is another one than before if the policy is.
+func (w *world) of(p policies.CoflowScheduler) policies.CoflowInstance {
+	if !reflect.DeepEqual(w.policy, p) {
+		w.policy, w.instance = p, p.New()
+	}
+	return w.instance
 }
 
 func newWorld(f *topo.Fabric) *world {
@@ -92,7 +103,7 @@ func (w *world) refresh(i int) {
 func (w *world) decide(t rapid.TB, p policies.CoflowScheduler) {
 	t.Helper()
 	w.schedule.Reset()
-	p.Schedule(w.CoflowView, &w.schedule)
+	w.of(p).Decide(w.CoflowView, &w.schedule)
 	if err := w.share.Share(&w.schedule, w.demands, w.capacity, p.Needs(), false); err != nil {
 		t.Fatalf("%T: %v", p, err)
 	}
@@ -102,9 +113,6 @@ func (w *world) decide(t rapid.TB, p policies.CoflowScheduler) {
 				c.Queue, c.Since = q[i], w.Now
 			}
 		}
-	}
-	if w.schedule.Memory != nil {
-		w.Memory = slices.Clone(w.schedule.Memory)
 	}
 }
 
@@ -202,7 +210,7 @@ func completionTimes(t rapid.TB, f *topo.Fabric, p policies.CoflowScheduler, arr
 // served returns the IDs of the coflows of the steps, in order of first occurrence.
 func (w *world) served(p policies.CoflowScheduler) []workloads.CoflowID {
 	w.schedule.Reset()
-	p.Schedule(w.CoflowView, &w.schedule)
+	p.New().Decide(w.CoflowView, &w.schedule)
 	out := []workloads.CoflowID{}
 	for _, st := range w.schedule.Steps {
 		for _, i := range st.Coflows {

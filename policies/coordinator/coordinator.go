@@ -24,9 +24,10 @@ const Never = time.Duration(math.MaxInt64)
 // unset is the time of the next multiple while no coflow is unfinished.
 const unset time.Duration = -1
 
-// Coordinator determines the times at which the policy is called, and keeps its memory. Its zero
+// Coordinator determines the times at which the policy is called, and keeps its instance. Its zero
 // value never calls the policy. Times are since the start of the run.
 type Coordinator struct {
+	Policy   policies.CoflowInstance
 	Needs    policies.Needs
 	Triggers policies.Triggers
 	// Step is the time of which decisions occur at multiples, except those after changes of
@@ -34,8 +35,6 @@ type Coordinator struct {
 	Step time.Duration
 	// Decided is the time of the newest decision; -1 before the first.
 	Decided time.Duration
-	// Memory is the newest Schedule.Memory. The next Accept overwrites it.
-	Memory []int64
 	// Watching is set if the newest schedule has watch thresholds: a multiple of Step at which
 	// no event has occurred and no coflow has passed its threshold is skipped. WatchingMost is
 	// set if these include thresholds of CoflowState.MostSent.
@@ -50,11 +49,11 @@ type Coordinator struct {
 	next      time.Duration // the next multiple of Step at which a decision may be due
 }
 
-// New returns the coordinator of a policy. The quantum, if it is not 0, is the time of which all
+// New returns the coordinator of a new instance of a policy. The quantum, if it is not 0, is the time of which all
 // decisions occur at multiples. mostKnown states that the caller honours Schedule.WatchMost. An error
 // reports invalid Triggers or Needs.
 func New(p policies.CoflowScheduler, quantum time.Duration, mostKnown bool) (Coordinator, error) {
-	c := Coordinator{Needs: p.Needs(), Triggers: p.Triggers(), Decided: -1, mostKnown: mostKnown}
+	c := Coordinator{Policy: p.New(), Needs: p.Needs(), Triggers: p.Triggers(), Decided: -1, mostKnown: mostKnown}
 	c.Step = cmp.Or(c.Triggers.Every, quantum)
 	c.Reset()
 	switch {
@@ -194,9 +193,6 @@ func (c *Coordinator) Accept(now time.Duration, s *policies.Schedule) {
 	if !c.Reports && c.Triggers.Every > 0 {
 		watches := func(bytes int64) bool { return bytes > 0 }
 		c.Reports = !c.Watching || slices.ContainsFunc(s.Watch, watches) || slices.ContainsFunc(s.WatchMost, watches)
-	}
-	if s.Memory != nil {
-		c.Memory = append(c.Memory[:0], s.Memory...)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // Cluster is a small cluster whose coflows arrive, send and end. It keeps the state that
-// a caller of a policies.CoflowScheduler keeps: queues, pilot flows and memory of a schedule
+// a caller of a policies.CoflowScheduler keeps: queues and pilot flows of a schedule
 // are part of the next View. Events do not depend on the rates of the schedules.
 type Cluster struct {
 	coordinator coordinator.Coordinator
@@ -141,7 +141,7 @@ func (c *Cluster) Next() bool {
 
 // View returns the View of the cluster for a policy with the given needs.
 func (c *Cluster) View(needs policies.Needs) *policies.CoflowView {
-	v := policies.CoflowView{Cluster: &c.cluster, Memory: c.coordinator.Memory}
+	v := policies.CoflowView{Cluster: &c.cluster}
 	c.coordinator.Needs = needs
 	for _, x := range c.coflows {
 		s := x.describe(len(c.cluster.Capacity))
@@ -190,7 +190,7 @@ func (x *coflow) describe(links int) policies.CoflowState {
 	return s
 }
 
-// Take stores the queues, pilot flows and memory of a schedule for the current View.
+// Take stores the queues and pilot flows of a schedule for the current View.
 func (c *Cluster) Take(s *policies.Schedule) {
 	c.coordinator.Accept(c.cluster.Now, s)
 	for i, x := range c.coflows {

@@ -24,9 +24,12 @@ func (SmallestFirst) Triggers() policies.Triggers {
 	return policies.Triggers{Coflows: true, Flows: true}
 }
 
-// Schedule sorts the coflows. Each flow then gets the capacity of its path that the flows
+// New returns the policy itself, since an instance remembers nothing.
+func (SmallestFirst) New() policies.CoflowInstance { return SmallestFirst{} }
+
+// Decide sorts the coflows. Each flow then gets the capacity of its path that the flows
 // before it leave.
-func (SmallestFirst) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+func (SmallestFirst) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	order := s.Order(len(v.Coflows))
 	slices.SortFunc(order, func(a, b int) int {
 		x, y := &v.Coflows[a], &v.Coflows[b]

@@ -1,7 +1,7 @@
 // Package policytest tests policies against the contract of package policies. The test
 // of every policy calls Scheduler, Placer or Tasks, which draw random clusters and detect
-// violations: the policy writes to the View or keeps it, has a state of its own (of tasks:
-// one that its instances share), depends on facts that it did not declare, exceeds a link's
+// violations: the policy writes to the View or keeps it, has a state that instances share (of
+// placement: any), depends on facts that it did not declare, exceeds a link's
 // capacity, or names unknown flows, coflows or hosts.
 //
 // It does not judge the quality of a policy's decisions.

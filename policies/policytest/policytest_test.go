@@ -22,12 +22,22 @@ import (
 type scheduler struct {
 	needs    policies.Needs
 	triggers policies.Triggers
-	f        func(*policies.CoflowView, *policies.Schedule)
+	f        decide
+	make     func() decide // of each instance, in place of f
 }
 
-func (s *scheduler) Needs() policies.Needs                                   { return s.needs }
-func (s *scheduler) Triggers() policies.Triggers                             { return s.triggers }
-func (s *scheduler) Schedule(v *policies.CoflowView, out *policies.Schedule) { s.f(v, out) }
+type decide func(*policies.CoflowView, *policies.Schedule)
+
+func (s *scheduler) New() policies.CoflowInstance {
+	if s.make != nil {
+		return &scheduler{f: s.make()}
+	}
+	return s
+}
+
+func (s *scheduler) Needs() policies.Needs                                 { return s.needs }
+func (s *scheduler) Triggers() policies.Triggers                           { return s.triggers }
+func (s *scheduler) Decide(v *policies.CoflowView, out *policies.Schedule) { s.f(v, out) }
 
 var arrivals = policies.Triggers{Coflows: true}
 
@@ -59,12 +69,8 @@ func rated(f func(*policies.CoflowView, *policies.FlowState) policies.FlowRate) 
 	}
 }
 
-// stateful is a valid policy that uses queues, pilot flows, budgets and memory.
+// stateful is a valid policy that uses queues, pilot flows and budgets.
 func stateful(v *policies.CoflowView, s *policies.Schedule) {
-	s.Memory = s.Counts(1)
-	if len(v.Memory) > 0 {
-		s.Memory[0] = v.Memory[0] + 1
-	}
 	order := s.Order(len(v.Coflows))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(v.Coflows[a].Queue, v.Coflows[b].Queue) })
 	for _, c := range v.Coflows {
@@ -88,6 +94,17 @@ func TestValidSchedulersPass(t *testing.T) {
 		}
 		return policies.FlowRate{Flow: f.ID, Rate: float64(f.Remaining%2) / 100}
 	})})
+	Scheduler(t, &scheduler{triggers: arrivals, make: func() decide { // serves coflows that it has seen before
+		seen := map[workloads.CoflowID]bool{}
+		return func(v *policies.CoflowView, s *policies.Schedule) {
+			for i, c := range v.Coflows {
+				if seen[c.ID] {
+					s.Steps = append(s.Steps, policies.Step{Coflows: append(s.Ints(0), i), Rule: policies.Free})
+				}
+				seen[c.ID] = true
+			}
+		}
+	}})
 	byID := &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 		for i, c := range v.Coflows {
 			if c.ID%2 == 0 {
@@ -107,8 +124,6 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 		}}
 	}
 	calls, moments := 0, 0
-	var kept []int
-	var last *topo.Fabric
 	every := func(rate func(*policies.CoflowView, *policies.FlowState) policies.FlowRate) *scheduler {
 		return &scheduler{needs: policies.Needs{Hints: policies.Hints{Flows: true}}, triggers: arrivals, f: rated(rate)}
 	}
@@ -126,13 +141,6 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 		}}, "modified the View"},
 		{"writes to a link", with(func(v *policies.CoflowView, s *policies.Schedule) { v.Coflows[0].Links[0].Flows-- }), "modified the View"},
 		{"sorts the coflows in place", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) { slices.Reverse(v.Coflows) }}, "modified the View"},
-		{"shares the View's memory", func() *scheduler {
-			return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
-				if s.Memory = v.Memory; s.Memory == nil {
-					s.Memory = s.Counts(1)
-				}
-			}}
-		}(), "shares memory with the View"},
 		{"exceeds a capacity", every(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate {
 			return of(f.ID, float64(v.Capacity[f.Path[0]]))
 		}), "exceed the capacity of link"},
@@ -155,21 +163,24 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 			s.Steps = append(s.Steps, policies.Step{Rule: policies.Explicit, Rates: []policies.FlowRate{of(99999, 0)}})
 		}), "unknown or has ended"},
 		{"rates of another rule", with(func(v *policies.CoflowView, s *policies.Schedule) { s.Steps[0].Rates = []policies.FlowRate{of(0, 0)} }), "not Explicit"},
-		{"counts its calls", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
-			if calls++; calls%2 == 0 {
+		{"counts the calls of all instances", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
+			if calls++; calls%3 == 0 {
 				free(v, s)
 			}
-		}}, "two identical calls"},
-		{"keeps its answer", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
-			if last != v.Fabric || len(kept) != len(v.Coflows) {
-				last, kept = v.Fabric, make([]int, len(v.Coflows))
-				for i := range kept {
-					kept[i] = i
+		}}, "two instances"},
+		{"keeps its answer", &scheduler{triggers: arrivals, make: func() decide {
+			var kept []int
+			return func(v *policies.CoflowView, s *policies.Schedule) {
+				if len(kept) != len(v.Coflows) {
+					kept = make([]int, len(v.Coflows))
+					for i := range kept {
+						kept[i] = i
+					}
 				}
+				s.Steps = append(s.Steps, policies.Step{Coflows: kept})
 			}
-			s.Steps = append(s.Steps, policies.Step{Coflows: kept})
-		}}, "two identical calls"},
-		{"remembers the previous View", func() *scheduler {
+		}}, "coflow index -1"},
+		{"shares state between instances", func() *scheduler {
 			var before, now *topo.Fabric
 			return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 				if v.Fabric != now {
@@ -179,46 +190,45 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 					free(v, s)
 				}
 			}}
-		}(), "depends on an earlier View"},
-		{"keeps the View", func() *scheduler {
-			var at *policies.CoflowView // as first shown at this moment
-			var now time.Duration
-			var of *topo.Fabric
-			return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
-				if at == nil || now != v.Now || of != v.Fabric {
-					at, now, of = v, v.Now, v.Fabric
-				}
+		}(), "two instances"},
+		{"ranges over a map", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
+			coflows := map[int]bool{}
+			for i := range v.Coflows {
+				coflows[i] = true
+			}
+			for i := range coflows {
+				s.Steps = append(s.Steps, policies.Step{Coflows: append(s.Ints(0), i), Rule: policies.Greedy})
+			}
+		}}, "two instances"},
+		{"keeps the View", &scheduler{triggers: arrivals, make: func() decide {
+			var at *policies.CoflowView // as first shown
+			return func(v *policies.CoflowView, s *policies.Schedule) {
+				at = cmp.Or(at, v)
 				if len(at.Coflows) == len(v.Coflows) {
 					free(v, s)
 				}
-			}}
-		}(), "two identical calls"},
-		{"keeps the Cluster of the View", func() *scheduler {
-			var at *policies.Cluster // as first shown at this moment
-			var now time.Duration
-			var of *topo.Fabric
-			return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
-				if at == nil || now != v.Now || of != v.Fabric {
-					at, now, of = v.Cluster, v.Now, v.Fabric
-				}
+			}
+		}}, "two instances"},
+		{"keeps the Cluster of the View", &scheduler{triggers: arrivals, make: func() decide {
+			var at *policies.Cluster // as first shown
+			return func(v *policies.CoflowView, s *policies.Schedule) {
+				at = cmp.Or(at, v.Cluster)
 				if len(at.Hosts) == len(v.Hosts) {
 					free(v, s)
 				}
-			}}
-		}(), "two identical calls"},
-		{"keeps the capacities of the View", func() *scheduler {
-			var capacity []units.Rate // as first shown at this moment
-			var now time.Duration
-			var of *topo.Fabric
-			return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
-				if capacity == nil || now != v.Now || of != v.Fabric {
-					capacity, now, of = v.Capacity, v.Now, v.Fabric
+			}
+		}}, "two instances"},
+		{"keeps the capacities of the View", &scheduler{triggers: arrivals, make: func() decide {
+			var capacity []units.Rate // as first shown
+			return func(v *policies.CoflowView, s *policies.Schedule) {
+				if capacity == nil {
+					capacity = v.Capacity
 				}
 				if slices.Equal(capacity, v.Capacity) {
 					free(v, s)
 				}
-			}}
-		}(), "two identical calls"},
+			}
+		}}, "two instances"},
 		{"draws from a global source", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			if rand.IntN(2) == 0 {
 				free(v, s)

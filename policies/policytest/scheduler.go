@@ -6,7 +6,6 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -40,8 +39,13 @@ func check(t rapid.TB, s policies.CoflowScheduler, renamed bool) {
 	})
 }
 
-// CheckScheduler checks the contract at every moment of a cluster. Between two identical
-// calls, the policy is called for the other cluster, to detect a state that it keeps.
+// coflowInstances are instances of one policy. All but elsewhere see the moments of the same cluster: twin those of first,
+// but its Views stay as they were; informed also what Needs does not declare; renamed other IDs, and is nil for a policy
+// that depends on their values. The other cluster is that of elsewhere, which is called between the others, to detect
+// state that they share.
+type coflowInstances struct{ first, elsewhere, twin, informed, renamed policies.CoflowInstance }
+
+// CheckScheduler checks the contract at every moment of a cluster, and then without coflows.
 func CheckScheduler(s policies.CoflowScheduler, c, other *Cluster) error {
 	return checkScheduler(s, c, other, true)
 }
@@ -51,8 +55,15 @@ func checkScheduler(s policies.CoflowScheduler, c, other *Cluster, renamed bool)
 	if _, err := coordinator.New(s, 0, true); err != nil {
 		return err
 	}
+	x := coflowInstances{first: s.New(), elsewhere: s.New(), twin: s.New(), informed: s.New()}
+	if renamed {
+		x.renamed = s.New()
+	}
 	for round := 1; ; round++ {
-		taken, err := checkMoment(s, c, other, renamed)
+		taken, err := x.checkMoment(c, other, needs)
+		if err == nil {
+			err = checkEmpty(s.New(), c.View(needs), needs)
+		}
 		if err != nil {
 			return fmt.Errorf("decision %d: %w", round, err)
 		}
@@ -61,20 +72,18 @@ func checkScheduler(s policies.CoflowScheduler, c, other *Cluster, renamed bool)
 		}
 		c.Take(taken)
 		if !c.Next() {
-			return nil
+			return checkEmpty(x.first, c.View(needs), needs)
 		}
 	}
 }
 
 // checkMoment checks the contract at the current moment and returns the schedule.
-func checkMoment(s policies.CoflowScheduler, c, other *Cluster, renamed bool) (*policies.Schedule, error) {
-	needs := s.Needs()
-	shown := c.View(needs)
-	before := clone(shown)
+func (x *coflowInstances) checkMoment(c, other *Cluster, needs policies.Needs) (*policies.Schedule, error) {
+	shown, before := c.View(needs), c.View(needs)
 	var answer policies.Schedule
-	s.Schedule(shown, &answer)
+	x.first.Decide(shown, &answer)
 	if !reflect.DeepEqual(shown, before) {
-		return nil, errors.New("method Schedule modified the View")
+		return nil, errors.New("method Decide modified the View")
 	}
 	if err := CheckSchedule(c.View(needs.With(policies.Needs{Hints: policies.Hints{Flows: true}})), &answer, needs); err != nil {
 		return nil, err
@@ -84,58 +93,48 @@ func checkMoment(s policies.CoflowScheduler, c, other *Cluster, renamed bool) (*
 	}
 	first := copyOf(&answer)
 	scribble(&answer) // the caller owns the schedule
-	if !reflect.DeepEqual(shown, before) {
-		return nil, errors.New("the schedule shares memory with the View: it must be a copy")
-	}
 	overwrite(shown)
-	shown = before
-	repeat := func(problem string, v *policies.CoflowView, want *policies.Schedule) error {
-		answer.Reset()
-		v = clone(v)
-		defer overwrite(v)
-		s.Schedule(v, &answer)
-		got := copyOf(&answer)
-		if reflect.DeepEqual(got, want) {
-			return nil
+	elsewhere := other.View(needs)
+	var ignored policies.Schedule
+	x.elsewhere.Decide(elsewhere, &ignored)
+	overwrite(elsewhere)
+	repeat := func(problem string, x policies.CoflowInstance, v *policies.CoflowView, want *policies.Schedule) error {
+		var answer policies.Schedule
+		x.Decide(v, &answer)
+		if got := copyOf(&answer); !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("%s: %v, before %v", problem, describe(got), describe(want))
 		}
-		return fmt.Errorf("%s: %v, before %v", problem, describe(got), describe(want))
+		return nil
 	}
-	if err := repeat("two identical calls of Schedule return different schedules", shown, first); err != nil {
+	err := repeat("two instances with the same Views return different schedules", x.twin, clone(before), first)
+	if err != nil {
 		return nil, err
 	}
-	var elsewhere policies.Schedule
-	s.Schedule(other.View(needs), &elsewhere)
-	if err := repeat("Schedule depends on an earlier View", shown, first); err != nil {
-		return nil, err
+	err = repeat("method Decide depends on facts that Needs does not declare", x.informed, unmasked(c, before), first)
+	if err != nil || x.renamed == nil {
+		return first, err
 	}
-	if err := repeat("Schedule depends on facts that Needs does not declare", unmasked(c, shown), first); err != nil {
-		return nil, err
+	want := copyOf(first)
+	for i := range want.Pilots {
+		want.Pilots[i] = newFlowID(want.Pilots[i])
 	}
-	if renamed && len(shown.Memory) == 0 { // memory may hold IDs
-		want := copyOf(first)
-		for i := range want.Pilots {
-			want.Pilots[i] = newFlowID(want.Pilots[i])
-		}
-		for i := range want.Steps {
-			for j := range want.Steps[i].Rates {
-				want.Steps[i].Rates[j].Flow = newFlowID(want.Steps[i].Rates[j].Flow)
-			}
-		}
-		answer.Reset()
-		s.Schedule(rename(shown), &answer)
-		got := copyOf(&answer)
-		if got.Memory, want.Memory = nil, nil; !reflect.DeepEqual(got, want) {
-			return nil, fmt.Errorf("method Schedule depends on the values of IDs, not only on their order: %v, before %v", describe(got), describe(want))
+	for i := range want.Steps {
+		for j := range want.Steps[i].Rates {
+			want.Steps[i].Rates[j].Flow = newFlowID(want.Steps[i].Rates[j].Flow)
 		}
 	}
-	empty := *shown
-	empty.Coflows = nil
-	answer.Reset()
-	s.Schedule(&empty, &answer)
-	if err := CheckSchedule(&empty, &answer, needs); err != nil {
-		return nil, fmt.Errorf("without coflows: %w", err)
+	return first, repeat("method Decide depends on the values of IDs, not only on their order", x.renamed, rename(before), want)
+}
+
+// checkEmpty checks a decision for a View without its coflows.
+func checkEmpty(x policies.CoflowInstance, v *policies.CoflowView, needs policies.Needs) error {
+	v.Coflows = nil
+	var answer policies.Schedule
+	x.Decide(v, &answer)
+	if err := CheckSchedule(v, &answer, needs); err != nil {
+		return fmt.Errorf("without coflows: %w", err)
 	}
-	return first, nil
+	return nil
 }
 
 // unmasked returns the View shown with all hidden facts, except the flows that NewFlows
@@ -250,10 +249,9 @@ func checkPilots(shown *policies.CoflowView, s *policies.Schedule) error {
 	return nil
 }
 
-// copyOf returns a deep copy of a schedule without its scratch memory. Empty slices except
-// Memory become nil.
+// copyOf returns a deep copy of a schedule without its scratch memory. Empty slices become nil.
 func copyOf(s *policies.Schedule) *policies.Schedule {
-	c := &policies.Schedule{Wake: s.Wake, Memory: slices.Clone(s.Memory)}
+	c := &policies.Schedule{Wake: s.Wake}
 	c.Budgets, c.Queues, c.Watch, c.WatchMost, c.Pilots = cloned(s.Budgets), cloned(s.Queues), cloned(s.Watch), cloned(s.WatchMost), cloned(s.Pilots)
 	for _, step := range s.Steps {
 		step.Coflows, step.Rates = cloned(step.Coflows), cloned(step.Rates)
@@ -271,7 +269,6 @@ func scribble(s *policies.Schedule) {
 	fill(s.Watch, -1)
 	fill(s.WatchMost, -1)
 	fill(s.Pilots, -1)
-	fill(s.Memory, -1)
 	for _, step := range s.Steps {
 		fill(step.Coflows, -1)
 		fill(step.Rates, policies.FlowRate{Flow: -1, Rate: -1})
@@ -287,5 +284,6 @@ func fill[E any](s []E, with E) {
 
 // describe returns a schedule as text for error messages.
 func describe(s *policies.Schedule) string {
-	return fmt.Sprintf("steps %+v, budgets %v, queues %v, watch %v and %v, pilots %v, wake %v, memory %v", s.Steps, s.Budgets, s.Queues, s.Watch, s.WatchMost, s.Pilots, time.Duration(s.Wake), s.Memory)
+	return fmt.Sprintf("steps %+v, budgets %v, queues %v, watch %v and %v, pilots %v, wake %v",
+		s.Steps, s.Budgets, s.Queues, s.Watch, s.WatchMost, s.Pilots, s.Wake)
 }

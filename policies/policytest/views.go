@@ -158,7 +158,7 @@ func blockFor(v *policies.PlacementView) *rapid.Generator[workloads.Block] {
 
 // clone returns a copy of a View that shares no memory that a policy could modify.
 func clone(v *policies.CoflowView) *policies.CoflowView {
-	c := &policies.CoflowView{Cluster: cloneCluster(v.Cluster), Coflows: slices.Clone(v.Coflows), Memory: slices.Clone(v.Memory)}
+	c := &policies.CoflowView{Cluster: cloneCluster(v.Cluster), Coflows: slices.Clone(v.Coflows)}
 	for i := range c.Coflows {
 		x := &c.Coflows[i]
 		x.Links, x.Flows = slices.Clone(x.Links), slices.Clone(x.Flows)
@@ -193,7 +193,6 @@ func overwrite(v *policies.CoflowView) {
 		clear(v.Coflows[i].Flows)
 	}
 	clear(v.Coflows)
-	clear(v.Memory)
 	overwriteCluster(v.Cluster)
 	*v = policies.CoflowView{Cluster: &policies.Cluster{}}
 }

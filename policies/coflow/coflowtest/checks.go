@@ -71,7 +71,7 @@ func firstDecisions(t *rapid.T, f *topo.Fabric, p policies.CoflowScheduler, jobs
 			over = over || v.Coflows[i].Finished > 0
 		}
 		if !over {
-			out = append(out, fmt.Sprint(v.Now, Steps(s), s.Budgets, s.Queues, s.Watch, s.WatchMost, s.Pilots, s.Wake, s.Memory))
+			out = append(out, fmt.Sprint(v.Now, Steps(s), s.Budgets, s.Queues, s.Watch, s.WatchMost, s.Pilots, s.Wake))
 		}
 	}
 	l.Run(jobs)

@@ -144,7 +144,7 @@ func Hosts(from, to topo.HostID) (out []topo.HostID) {
 // PilotsOf returns the (sender, receiver) pairs of the pilot flows that a policy chooses.
 func PilotsOf(v *policies.CoflowView, p policies.CoflowScheduler) (out []string) {
 	var s policies.Schedule
-	p.Schedule(v, &s)
+	p.New().Decide(v, &s)
 	for _, id := range s.Pilots {
 		for i := range v.Coflows {
 			for _, f := range v.Coflows[i].Flows {

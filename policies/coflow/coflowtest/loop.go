@@ -69,7 +69,6 @@ func (l *Loop) Run(jobs []Job) []time.Duration {
 		wake    time.Duration
 		decided = time.Duration(-1)
 		pending bool
-		memory  []int64
 	)
 	up := func(t time.Duration) time.Duration {
 		if when.Every > 0 {
@@ -77,6 +76,7 @@ func (l *Loop) Run(jobs []Job) []time.Duration {
 		}
 		return t
 	}
+	policy := l.Policy.New()
 	for len(order) > 0 || len(active) > 0 {
 		next := huge
 		if len(order) > 0 {
@@ -139,22 +139,19 @@ func (l *Loop) Run(jobs []Job) []time.Duration {
 		if !due || len(active) == 0 {
 			continue
 		}
-		v.Now, v.Memory, v.Coflows = now, memory, v.Coflows[:0]
+		v.Now, v.Coflows = now, v.Coflows[:0]
 		var demands []*alloc.Demand
 		for _, c := range active {
 			v.Coflows = append(v.Coflows, c.show(needs))
 			demands = append(demands, c.demand)
 		}
 		s.Reset()
-		l.Policy.Schedule(v, &s)
+		policy.Decide(v, &s)
 		l.Decisions++
 		if l.Observe != nil {
 			l.Observe(v, &s)
 		}
 		pending, wake, decided = false, s.Wake, now
-		if s.Memory != nil {
-			memory = slices.Clone(s.Memory)
-		}
 		for i, c := range active {
 			c.seen, c.watch, c.watchMost = true, 0, 0
 			if len(s.Queues) > 0 && s.Queues[i] != c.state.Queue {

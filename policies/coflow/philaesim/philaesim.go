@@ -16,6 +16,7 @@ import (
 	"testbed/policies/coflow"
 	"testbed/policies/coflow/ports"
 	"testbed/topo"
+	"testbed/workloads"
 )
 
 // Scheduler is Philae as its authors' simulator implements it. It differs from the paper:
@@ -81,26 +82,48 @@ func (p Scheduler) Triggers() policies.Triggers {
 	return policies.Triggers{Coflows: true, Flows: true, Pilots: p.Impact != 3, Every: p.Cycle}
 }
 
-// Schedule serves thin coflows, pilot flows, the queue whose turn it is, then all queues.
+// New returns an instance.
+func (p Scheduler) New() policies.CoflowInstance { return &instance{Scheduler: p} }
+
+// instance is what Scheduler remembers between decisions.
+type instance struct {
+	Scheduler
+	began        time.Duration        // of the current round of turns
+	turns        []int                // number of cycles of each queue in it; empty if there are no turns
+	stale        []int                // number of ended pilot flows that still count, by port
+	thin, queued []workloads.CoflowID // in the order of thin coflows and of the queues
+	pilots       []pilot              // unfinished, by coflow, then in order of choice
+}
+
+// pilot is a pilot flow and its ports.
+type pilot struct {
+	coflow   workloads.CoflowID
+	flow     workloads.FlowID
+	up, down topo.LinkID
+}
+
+// Decide serves thin coflows, pilot flows, the queue whose turn it is, then all queues.
 // Label 0 is no queue, label 1 is queue 0.
-func (p Scheduler) Schedule(v *policies.CoflowView, s *policies.Schedule) {
+func (p *instance) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	n := len(v.Coflows)
 	if n == 0 {
 		return
 	}
-	memory := p.recall(v, s)
-	stale := memory.endedPilots(v, s)
+	byID := s.Order(n)
+	slices.SortFunc(byID, func(a, b int) int { return cmp.Compare(v.Coflows[a].ID, v.Coflows[b].ID) })
+	p.forget(v, byID)
 	first := s.Ints(n + 1)
-	thin, sampled, measured := p.sample(v, s, first, stale)
+	thin, sampled, measured := p.sample(v, s, first)
 	s.Watch = append(s.Watch, s.Counts(n)...)
-	turns := p.turns(v, s, memory.turns)
+	p.deal(v)
 	queue := s.Ints(n)
-	o, contention := p.assign(v, s, &memory, thin, measured, queue)
+	thinRank := ranks(v, s, byID, p.thin)
+	o, contention := p.assign(v, s, ranks(v, s, byID, p.queued), thin, measured, queue)
 	for _, q := range queue {
 		s.Queues = append(s.Queues, q+1)
 	}
 	slices.SortStableFunc(thin, func(a, b int) int {
-		return cmp.Or(cmp.Compare(contention[a], contention[b]), cmp.Compare(memory.thinRank[a], memory.thinRank[b]))
+		return cmp.Or(cmp.Compare(contention[a], contention[b]), cmp.Compare(thinRank[a], thinRank[b]))
 	})
 	serve := func(coflows []int, part policies.Part) {
 		if len(coflows) > 0 {
@@ -116,20 +139,21 @@ func (p Scheduler) Schedule(v *policies.CoflowView, s *policies.Schedule) {
 	}
 	serve(late, policies.Others)
 	serve(sampled, policies.Chosen)
-	turn := p.turn(v, s, turns, len(o) > 0)
+	turn := p.turn(v, s, len(o) > 0)
 	start := func(q int) int {
 		at, _ := slices.BinarySearchFunc(o, q, func(i, q int) int { return cmp.Compare(queue[i], q) })
 		return at
 	}
 	serve(o[start(turn):start(turn+1)], policies.All)
 	serve(o, policies.All)
-	memory.store(v, s, turns, stale, thin, o, first)
+	p.thin, p.queued = ids(p.thin, v, thin), ids(p.queued, v, o)
+	p.remember(v, s, first)
 }
 
 // sample chooses pilot flows of new coflows, all flows of thin ones. The pilot flows of
 // coflow i are Schedule.Pilots[first[i]:first[i+1]]. It returns the thin coflows, those with
 // unfinished pilot flows, and the others, in order of arrival.
-func (p Scheduler) sample(v *policies.CoflowView, s *policies.Schedule, first []int, stale []int64) (thin, sampled, measured []int) {
+func (p *instance) sample(v *policies.CoflowView, s *policies.Schedule, first []int) (thin, sampled, measured []int) {
 	n := len(v.Coflows)
 	thin, sampled, measured = s.Ints(n)[:0], s.Ints(n)[:0], s.Ints(n)[:0]
 	choose := leastRank
@@ -143,8 +167,8 @@ func (p Scheduler) sample(v *policies.CoflowView, s *policies.Schedule, first []
 		if c.Pilots == 0 && len(c.Flows) > 0 && (isThin || p.Impact != 3) {
 			if busy == nil {
 				busy = ports.Pilots(v, s)
-				for l, n := range stale {
-					busy[l] += int(n)
+				for l, n := range p.stale {
+					busy[l] += n
 				}
 			}
 			number := len(c.Flows)
@@ -213,7 +237,7 @@ func leastRank(v *policies.CoflowView, s *policies.Schedule, c *policies.CoflowS
 // order, by queue, and the contention of coflows inside their previous queues. Coflows that
 // enter a queue go to its end: first those whose pilot flows have just ended, in order of
 // arrival, then those from other queues, in the order of these queues.
-func (p Scheduler) assign(v *policies.CoflowView, s *policies.Schedule, memory *simMemory, thin, measured, queue []int) (o, contention []int) {
+func (p *instance) assign(v *policies.CoflowView, s *policies.Schedule, queueRank, thin, measured, queue []int) (o, contention []int) {
 	n := len(queue)
 	byCount := p.Impact == 0 || p.Impact == 3 || p.Impact == 4
 	// Group 0 holds thin coflows, group 1 sampled ones, and group 2+q those of queue q.
@@ -235,7 +259,7 @@ func (p Scheduler) assign(v *policies.CoflowView, s *policies.Schedule, memory *
 		}
 	}
 	slices.SortFunc(o, func(a, b int) int {
-		return cmp.Or(cmp.Compare(queue[a], queue[b]), cmp.Compare(memory.queueRank[a], memory.queueRank[b]),
+		return cmp.Or(cmp.Compare(queue[a], queue[b]), cmp.Compare(queueRank[a], queueRank[b]),
 			cmp.Compare(v.Coflows[a].Since, v.Coflows[b].Since), cmp.Compare(a, b))
 	})
 	byQueue := func(a, b int) int { return cmp.Compare(queue[a], queue[b]) }
@@ -367,21 +391,17 @@ func (p Scheduler) cycleBytes(v *policies.CoflowView, c *policies.CoflowState) i
 	return most
 }
 
-// turns returns the start of the current round of turns, then the cycles of each queue in
-// it. A new round starts when the last one has ended, among the queues that have coflows
+// deal begins a round of turns if the last one has ended, among the queues that have coflows
 // according to their labels; a queue that gets its first coflow in this cycle is not
-// included. The result is empty if there are no turns.
-func (p Scheduler) turns(v *policies.CoflowView, s *policies.Schedule, last []int64) []int64 {
+// included.
+func (p *instance) deal(v *policies.CoflowView) {
 	if p.Slots <= 0 || p.Cycle <= 0 {
-		return nil
+		return
 	}
-	if len(last) > 0 {
-		if q, _ := p.current(v, last); q >= 0 {
-			return last
-		}
+	if q, _ := p.current(v); q >= 0 {
+		return
 	}
-	turns := s.Counts(1 + max(p.Count, 1))
-	turns[0] = int64(v.Now)
+	p.began, p.turns = v.Now, p.turns[:0]
 	first := -1
 	for i := range v.Coflows {
 		if q := v.Coflows[i].Queue - 1; q >= 0 && (first < 0 || q < first) {
@@ -389,28 +409,27 @@ func (p Scheduler) turns(v *policies.CoflowView, s *policies.Schedule, last []in
 		}
 	}
 	if first < 0 {
-		return nil
+		return
 	}
+	p.turns = append(p.turns, make([]int, max(p.Count, 1))...)
 	for i := range v.Coflows {
 		q := v.Coflows[i].Queue - 1
-		if q < 0 || q >= len(turns)-1 || turns[1+q] > 0 {
+		if q < 0 || q >= len(p.turns) || p.turns[q] > 0 {
 			continue
 		}
-		slots := p.Slots
+		p.turns[q] = p.Slots
 		for range q - first {
-			slots /= max(p.Split, 1)
+			p.turns[q] /= max(p.Split, 1)
 		}
-		turns[1+q] = int64(slots)
 	}
-	return turns
 }
 
 // turn returns the queue whose turn it is, -1 for none. It requests a decision at the next
 // turn, or in the next cycle if coflows are queued and no round has started.
-func (p Scheduler) turn(v *policies.CoflowView, s *policies.Schedule, turns []int64, queued bool) int {
+func (p *instance) turn(v *policies.CoflowView, s *policies.Schedule, queued bool) int {
 	q, until := -1, v.Now+p.Cycle
-	if len(turns) > 0 {
-		q, until = p.current(v, turns)
+	if len(p.turns) > 0 {
+		q, until = p.current(v)
 	} else if !queued || p.Slots <= 0 {
 		return -1
 	}
@@ -422,9 +441,9 @@ func (p Scheduler) turn(v *policies.CoflowView, s *policies.Schedule, turns []in
 
 // current returns the queue whose turn it is in a round and the end of the turn; -1 after
 // the end of the round.
-func (p Scheduler) current(v *policies.CoflowView, turns []int64) (queue int, until time.Duration) {
-	at := time.Duration(turns[0])
-	for q, slots := range turns[1:] {
+func (p *instance) current(v *policies.CoflowView) (queue int, until time.Duration) {
+	at := p.began
+	for q, slots := range p.turns {
 		if at += time.Duration(slots) * p.Cycle; v.Now < at {
 			return q, at
 		}
@@ -432,134 +451,79 @@ func (p Scheduler) current(v *policies.CoflowView, turns []int64) (queue int, un
 	return -1, 0
 }
 
-// simMemory is the content of View.Memory of Scheduler.
-type simMemory struct {
-	turns        []int64 // current round of turns
-	stale        []int64 // number of ended pilot flows that still count, by port
-	thin, queued []int64 // coflow IDs in the order of thin coflows and of the queues
-	pilots       []int64 // unfinished pilot flows: per coflow its ID, their number, and perPilot values of each in order of choice
-	byID         []int   // indices into View.Coflows, sorted by ID
-	thinRank     []int   // by index into View.Coflows: position in thin, len(thin) if absent
-	queueRank    []int   // by index into View.Coflows: position in queued, len(queued) if absent
-	ports        int
-}
-
-// perPilot is the number of values stored per pilot flow: its ID, its sender's link and its
-// receiver's link.
-const perPilot = 3
-
-// recall decodes View.Memory.
-func (p Scheduler) recall(v *policies.CoflowView, s *policies.Schedule) simMemory {
-	m := simMemory{ports: ports.Count(v)}
-	rest := v.Memory
-	part := func(n int64) []int64 {
-		n = min(max(n, 0), int64(len(rest)))
-		out := rest[:n]
-		rest = rest[n:]
-		return out
-	}
-	list := func() []int64 {
-		if n := part(1); len(n) > 0 {
-			return part(n[0])
-		}
-		return nil
-	}
-	m.turns, m.stale = list(), list()
-	m.thin, m.queued, m.pilots = list(), list(), rest
-	m.byID = s.Order(len(v.Coflows))
-	slices.SortFunc(m.byID, func(a, b int) int { return cmp.Compare(v.Coflows[a].ID, v.Coflows[b].ID) })
-	rank := func(list []int64) []int {
-		r := s.Ints(len(v.Coflows))
-		for i := range r {
-			r[i] = len(list)
-		}
-		for at, id := range list {
-			if i := m.find(v, id); i >= 0 {
-				r[i] = at
-			}
-		}
-		return r
-	}
-	m.thinRank, m.queueRank = rank(m.thin), rank(m.queued)
-	return m
-}
-
-// find returns the index of a coflow in View.Coflows, -1 if it has ended.
-func (m *simMemory) find(v *policies.CoflowView, id int64) int {
-	at, ok := slices.BinarySearchFunc(m.byID, id, func(i int, id int64) int { return cmp.Compare(int64(v.Coflows[i].ID), id) })
+// find returns the index of a coflow in v.Coflows, -1 if it has ended. byID are the indices by ID.
+func find(v *policies.CoflowView, byID []int, id workloads.CoflowID) int {
+	at, ok := slices.BinarySearchFunc(byID, id, func(i int, id workloads.CoflowID) int {
+		return cmp.Compare(v.Coflows[i].ID, id)
+	})
 	if !ok {
 		return -1
 	}
-	return m.byID[at]
+	return byID[at]
 }
 
-// sampled calls do for each coflow that had unfinished pilot flows.
-func (m *simMemory) sampled(do func(id int64, pilots []int64)) {
-	for rest := m.pilots; len(rest) >= 2; {
-		id, n := rest[0], min(perPilot*int(rest[1]), len(rest)-2)
-		do(id, rest[2:2+n])
-		rest = rest[2+n:]
+// ranks returns the place of each coflow in a list, len(list) if it is not in it.
+func ranks(v *policies.CoflowView, s *policies.Schedule, byID []int, list []workloads.CoflowID) []int {
+	r := s.Ints(len(v.Coflows))
+	for i := range r {
+		r[i] = len(list)
 	}
+	for at, id := range list {
+		if i := find(v, byID, id); i >= 0 {
+			r[i] = at
+		}
+	}
+	return r
 }
 
-// endedPilots returns the number of ended pilot flows at each port that still count. The
-// simulator does not subtract the pilot flow with which a coflow ends, the last chosen of
-// those that were unfinished.
-func (m *simMemory) endedPilots(v *policies.CoflowView, s *policies.Schedule) []int64 {
-	stale := s.Counts(m.ports)
-	copy(stale, m.stale)
-	m.sampled(func(id int64, pilots []int64) {
-		if n := len(pilots); n > 0 && m.find(v, id) < 0 {
-			stale[pilots[n-2]]++
-			stale[pilots[n-1]]++
-		}
-	})
-	return stale
+// ids returns the IDs of coflows, in the memory of list.
+func ids(list []workloads.CoflowID, v *policies.CoflowView, coflows []int) []workloads.CoflowID {
+	list = list[:0]
+	for _, i := range coflows {
+		list = append(list, v.Coflows[i].ID)
+	}
+	return list
 }
 
-// store encodes the memory for the next decision in s.Memory.
-func (m *simMemory) store(v *policies.CoflowView, s *policies.Schedule, turns, stale []int64, thin, queued, first []int) {
-	out := s.Counts(4 + len(turns) + len(stale) + len(thin) + len(queued) + len(m.pilots) + 2*len(v.Coflows) + perPilot*len(s.Pilots))[:0]
-	out = append(append(out, int64(len(turns))), turns...)
-	out = append(append(out, int64(len(stale))), stale...)
-	for _, coflows := range [][]int{thin, queued} {
-		out = append(out, int64(len(coflows)))
-		for _, i := range coflows {
-			out = append(out, int64(v.Coflows[i].ID))
-		}
+// forget removes ended pilot flows. The simulator does not subtract the pilot flow with which a coflow
+// ends, the last chosen of those that were unfinished: it goes on to count at its ports.
+func (p *instance) forget(v *policies.CoflowView, byID []int) {
+	if n := ports.Count(v); len(p.stale) < n {
+		p.stale = append(p.stale, make([]int, n-len(p.stale))...)
 	}
-	unfinished := func(c *policies.CoflowState, id int64) *policies.FlowState {
-		at, ok := slices.BinarySearchFunc(c.Flows, id, func(f policies.FlowState, id int64) int { return cmp.Compare(int64(f.ID), id) })
-		if !ok {
-			return nil
-		}
-		return &c.Flows[at]
-	}
-	m.sampled(func(id int64, pilots []int64) {
-		i := m.find(v, id)
-		if i < 0 || v.Coflows[i].PilotsLeft == 0 {
-			return
-		}
-		at := len(out)
-		out = append(out, id, 0)
-		for ; len(pilots) >= perPilot; pilots = pilots[perPilot:] {
-			if f := unfinished(&v.Coflows[i], pilots[0]); f != nil && f.Pilot {
-				out = append(out, pilots[:perPilot]...)
-				out[at+1]++
+	left := p.pilots[:0]
+	for k, f := range p.pilots {
+		switch i := find(v, byID, f.coflow); {
+		case i >= 0:
+			if x := unfinished(&v.Coflows[i], f.flow); v.Coflows[i].PilotsLeft > 0 && x != nil && x.Pilot {
+				left = append(left, f)
 			}
+		case k+1 == len(p.pilots) || p.pilots[k+1].coflow != f.coflow:
+			p.stale[f.up]++
+			p.stale[f.down]++
 		}
-	})
+	}
+	p.pilots = left
+}
+
+// remember keeps the chosen pilot flows.
+func (p *instance) remember(v *policies.CoflowView, s *policies.Schedule, first []int) {
 	for i := range v.Coflows {
 		c := &v.Coflows[i]
-		chosen := s.Pilots[first[i]:first[i+1]]
-		if len(chosen) == 0 {
-			continue
-		}
-		out = append(out, int64(c.ID), int64(len(chosen)))
-		for _, id := range chosen {
-			f := unfinished(c, int64(id))
-			out = append(out, int64(id), int64(v.Fabric.HostUp(f.Src)), int64(v.Fabric.HostDown(f.Dst)))
+		for _, id := range s.Pilots[first[i]:first[i+1]] {
+			f := unfinished(c, id)
+			p.pilots = append(p.pilots, pilot{c.ID, id, v.Fabric.HostUp(f.Src), v.Fabric.HostDown(f.Dst)})
 		}
 	}
-	s.Memory = out
+}
+
+// unfinished returns a flow that c shows; nil if it does not.
+func unfinished(c *policies.CoflowState, id workloads.FlowID) *policies.FlowState {
+	at, ok := slices.BinarySearchFunc(c.Flows, id, func(f policies.FlowState, id workloads.FlowID) int {
+		return cmp.Compare(f.ID, id)
+	})
+	if !ok {
+		return nil
+	}
+	return &c.Flows[at]
 }

@@ -147,14 +147,14 @@ func TestWatch(t *testing.T) {
 	c := &v.Coflows[0]
 	c.Sent = 2 * mib
 	var s policies.Schedule
-	p.Schedule(v, &s)
+	p.New().Decide(v, &s)
 	if d := cmp.Diff([]int64{int64(6 * mib), 0, 0}, s.Watch); d != "" {
 		t.Error(d)
 	}
 	for more, queue := range []int{1, 0} {
 		c.Sent = 6*mib + units.Bytes(more)
 		s.Reset()
-		p.Schedule(v, &s)
+		p.New().Decide(v, &s)
 		if got := s.Queues[0] - 1; got != queue {
 			t.Errorf("%d bytes sent: queue %d, want %d", c.Sent, got, queue)
 		}
@@ -178,15 +178,13 @@ func TestSlots(t *testing.T) {
 	start := 3 * p.Cycle
 	turns := map[int]int{} // cycles of each queue
 	var order []int
+	x := p.New()
 	for cycle := range 2 * (256 + 25 + 2) {
 		v.Now = start + time.Duration(cycle)*p.Cycle
 		var s policies.Schedule
-		p.Schedule(v, &s)
+		x.Decide(v, &s)
 		if d := cmp.Diff([]int{2, 3, 4, 5}, s.Queues); d != "" {
 			t.Fatal(d)
-		}
-		if s.Memory != nil {
-			v.Memory = append([]int64(nil), s.Memory...)
 		}
 		// Steps of the queue whose turn it is, then of all queues.
 		if d := cmp.Diff([]int{0, 1, 2, 3}, s.Steps[1].Coflows); d != "" || len(s.Steps) != 2 {
@@ -214,11 +212,11 @@ func TestSlots(t *testing.T) {
 	if d := cmp.Diff([]int{0, 1, 2, 0, 1, 2}, order); d != "" {
 		t.Error(d)
 	}
-	p.Slots, v.Memory = 0, nil
+	p.Slots = 0
 	var s policies.Schedule
-	p.Schedule(v, &s)
-	if s.Wake != 0 || s.Memory[0] != 0 || len(s.Steps) != 1 {
-		t.Errorf("without slots: wake at %v, memory %v, steps %v", s.Wake, s.Memory, steps(&s))
+	p.New().Decide(v, &s)
+	if s.Wake != 0 || len(s.Steps) != 1 {
+		t.Errorf("without slots: wake at %v, steps %v", s.Wake, steps(&s))
 	}
 }
 
@@ -240,7 +238,7 @@ func TestSteps(t *testing.T) {
 	p := Default()
 	p.Slots = 0
 	var s policies.Schedule
-	p.Schedule(v, &s)
+	p.New().Decide(v, &s)
 	want := []string{"[1 2 3 0] chosen ExclusivePorts 0", "[4] chosen ExclusivePorts 0", "[6 5] all ExclusivePorts 0"}
 	if d := cmp.Diff(want, steps(&s)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -300,19 +298,19 @@ func TestQueueOrder(t *testing.T) {
 	v.Coflows[0].Sent = 75 * mib
 	p := Default()
 	p.Impact, p.Slots = 2, 0
+	x := p.New()
 	var s policies.Schedule
-	p.Schedule(v, &s)
+	x.Decide(v, &s)
 	want := []string{"[2 1 0] all ExclusivePorts 0"}
 	if d := cmp.Diff(want, steps(&s)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	// The order stays the same although all entered at the same time.
-	v.Memory = append([]int64(nil), s.Memory...)
 	for i := range v.Coflows {
 		v.Coflows[i].Queue = 1
 	}
 	s.Reset()
-	p.Schedule(v, &s)
+	x.Decide(v, &s)
 	if d := cmp.Diff(want, steps(&s)); d != "" {
 		t.Errorf("later (-want +got):\n%s", d)
 	}
@@ -332,20 +330,20 @@ func TestContentionMoves(t *testing.T) {
 	}
 	p := Default()
 	p.Impact, p.Slots = 4, 0
+	x := p.New()
 	for cycle, want := range []struct {
 		queues []int
 		wake   time.Duration
 	}{{[]int{1, 1}, p.Cycle}, {[]int{2, 2}, 2 * p.Cycle}, {[]int{2, 2}, 0}} {
 		v.Now = time.Duration(cycle) * p.Cycle
 		var s policies.Schedule
-		p.Schedule(v, &s)
+		x.Decide(v, &s)
 		if d := cmp.Diff(want.queues, s.Queues); d != "" || s.Wake != want.wake {
 			t.Errorf("cycle %d: wake at %v, want %v; queues %s", cycle, s.Wake, want.wake, d)
 		}
 		if d := cmp.Diff([]string{"[1 0] all ExclusivePorts 0"}, steps(&s)); d != "" {
 			t.Errorf("cycle %d (-want +got):\n%s", cycle, d)
 		}
-		v.Memory = append([]int64(nil), s.Memory...)
 		for i := range v.Coflows {
 			v.Coflows[i].Queue = s.Queues[i]
 		}
@@ -360,17 +358,18 @@ func TestFirstDeal(t *testing.T) {
 	v.Coflows[0].Pilots, v.Coflows[0].PilotSent = 1, mib
 	p := Default()
 	p.Impact = 1
+	x := p.New().(*instance)
 	var s policies.Schedule
-	p.Schedule(v, &s)
-	if s.Memory[0] != 0 || s.Wake != p.Cycle || len(s.Steps) != 1 {
-		t.Errorf("memory %v, wake %v, steps %v: want no deal, and one in the next cycle", s.Memory, s.Wake, steps(&s))
+	x.Decide(v, &s)
+	if len(x.turns) != 0 || s.Wake != p.Cycle || len(s.Steps) != 1 {
+		t.Errorf("turns %v, wake %v, steps %v: want no deal, and one in the next cycle", x.turns, s.Wake, steps(&s))
 	}
-	v.Now, v.Coflows[0].Queue, v.Memory = p.Cycle, s.Queues[0], append([]int64(nil), s.Memory...)
+	v.Now, v.Coflows[0].Queue = p.Cycle, s.Queues[0]
 	s.Reset()
-	p.Schedule(v, &s)
-	want := []int64{11, int64(p.Cycle), 256, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-	if d := cmp.Diff(want, s.Memory[:len(want)]); d != "" || s.Wake != 257*p.Cycle || len(s.Steps) != 2 {
-		t.Errorf("wake %v, steps %v, memory %s", s.Wake, steps(&s), d)
+	x.Decide(v, &s)
+	want := []int{256, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	if d := cmp.Diff(want, x.turns); d != "" || x.began != p.Cycle || s.Wake != 257*p.Cycle || len(s.Steps) != 2 {
+		t.Errorf("began %v, wake %v, steps %v, turns %s", x.began, s.Wake, steps(&s), d)
 	}
 }
 
@@ -399,7 +398,7 @@ func TestBegins(t *testing.T) {
 		}
 		p.First = tt.first
 		var s policies.Schedule
-		p.Schedule(v, &s)
+		p.New().Decide(v, &s)
 		if s.Queues[0]-1 != tt.queue || s.Watch[0] != tt.watch {
 			t.Errorf("%+v: queue %d, watch %d", tt, s.Queues[0]-1, s.Watch[0])
 		}
@@ -412,7 +411,7 @@ func TestLateFlow(t *testing.T) {
 	c := &v.Coflows[0]
 	c.Pilots, c.PilotsLeft = 1, 1
 	var s policies.Schedule
-	Default().Schedule(v, &s)
+	Default().New().Decide(v, &s)
 	if d := cmp.Diff([]string{"[0] chosen ExclusivePorts 0", "[0] others ExclusivePorts 0"}, steps(&s)); d != "" {
 		t.Error(d)
 	}
