@@ -118,10 +118,10 @@ func Default() Thresholds {
 
 // Samples are the measurements of one arm and repeat.
 type Samples struct {
+	// Sampled is in a file of its own.
+	Sampled  `json:"-"`
 	Captures []Capture
-	Links    []Link
 	Spacing  []Spacing
-	Lateness time.Duration // 99th percentile of the scheduling probe
 	Disks    []Disk
 	// Transfers are all flows and blocks with a completion both on the wire and in the
 	// engine.
@@ -133,9 +133,10 @@ type Samples struct {
 	// Recorded the numbers of those with a record in the captures.
 	Completed, Recorded map[string]int `json:",omitempty"`
 	// Bursts are all captured directions of links, Losses all namespaces.
-	Bursts  []Conformance
-	Losses  []Loss
-	Stall   Stall
+	Bursts []Conformance
+	Losses []Loss
+	// Engine is the longest wait of an event or an arrival for the engine.
+	Engine  time.Duration
 	Machine Machine
 	// Clock are the steps of the wall clock during the run.
 	Clock []ClockStep `json:",omitempty"`
@@ -149,8 +150,6 @@ type Samples struct {
 	Switches []SwitchPackets `json:",omitempty"`
 	// Crossings are the packets between leaves and spines, two for each leaf.
 	Crossings []Crossing `json:",omitempty"`
-	// Queues are the queues of all links that held or dropped packets.
-	Queues []Queue `json:",omitempty"`
 	// RoundTrips are those of idle paths that together contain all links.
 	RoundTrips []RoundTrip `json:",omitempty"`
 	// TCP is what TCP did in the transfers, and Plausibility what they took relative to the fluid model.

@@ -13,15 +13,21 @@ import (
 func clean() Samples {
 	return Samples{
 		Captures: []Capture{{Host: "h0-00", Bytes: 1e9, Counted: 1e9}},
-		Links: []Link{{Name: "leaf0>spine0", Frame: 1514, Spells: 4, Delivered: 999e4, Could: 1000e4}, {Name: "quiet", Frame: 1514, Spells: 4, Delivered: 1, Could: 800e3},
-			{Name: "h0-00>leaf0", Frame: 1514, Spells: 4, Delivered: 960e4, Could: 1000e4, Pieces: slices.Repeat([]float64{0.5, 0.99, 1, 1.01}, 5)}},
+		Sampled: Sampled{
+			Links: []Link{
+				{Name: "leaf0>spine0", Frame: 1514, Spells: 4, Delivered: 999e4, Could: 1000e4},
+				{Name: "quiet", Frame: 1514, Spells: 4, Delivered: 1, Could: 800e3},
+				{Name: "h0-00>leaf0", Frame: 1514, Spells: 4, Delivered: 960e4, Could: 1000e4, Pieces: slices.Repeat([]float64{0.5, 0.99, 1, 1.01}, 5)},
+			},
+			Lateness: 300 * time.Microsecond,
+			Stall:    4 * time.Millisecond,
+		},
 		Bursts: []Conformance{{"h0-00>leaf0", 50 * units.Mbps, 2264, 1000, 2271, 9000, 1514, 1514, 0},
 			{"quiet", 50 * units.Mbps, 2264, 10, 100_000, 100_000, 1514, 1514, 0}},
 		Losses:    []Loss{{"h0-00", 1000, 0, 0, 0}, {"leaf0", 100_000, 0, 0, 0}},
-		Stall:     Stall{4 * time.Millisecond, 2 * time.Millisecond},
+		Engine:    2 * time.Millisecond,
 		Machine:   Machine{true, 0.02, 0.2, 0.1, 0, 0.2, 0},
 		Spacing:   []Spacing{{Link: "h0-00>leaf0", Gaps: 1000, Good: 950}, {Link: "quiet", Gaps: 10}},
-		Lateness:  300 * time.Microsecond,
 		Disks:     []Disk{{"h0-00", 8 * units.Mbps, 1 * units.MB, time.Second, 0, 1, false}, {"idle", 8 * units.Mbps, 1, time.Millisecond, 0, 1, false}},
 		Transfers: []Transfer{{Name: "flow 1", Completion: time.Second, Wire: 5 * time.Second, Engine: 5*time.Second + time.Millisecond}},
 		MedianCCT: time.Second,
@@ -115,9 +121,9 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"a packet lost before IP", "loss", func(s *Samples) { s.Losses[1].Before = 1 }, verdict.Degraded},
 		{"a packet lost in IP", "loss", func(s *Samples) { s.Losses[1].Inside = 1 }, verdict.Degraded},
 		{"many lost after IP", "loss", func(s *Samples) { s.Losses[0].After = 2 }, verdict.Void},
-		{"stopped", "stall", func(s *Samples) { s.Stall.Probe = 80 * time.Millisecond }, verdict.Degraded},
-		{"stopped for long", "stall", func(s *Samples) { s.Stall.Probe = 300 * time.Millisecond }, verdict.Void},
-		{"engine kept waiting", "stall", func(s *Samples) { s.Stall.Engine = 90 * time.Millisecond }, verdict.Degraded},
+		{"stopped", "stall", func(s *Samples) { s.Stall = 80 * time.Millisecond }, verdict.Degraded},
+		{"stopped for long", "stall", func(s *Samples) { s.Stall = 300 * time.Millisecond }, verdict.Void},
+		{"engine kept waiting", "stall", func(s *Samples) { s.Engine = 90 * time.Millisecond }, verdict.Degraded},
 		{"busy machine", "machine", func(s *Samples) { s.Machine.Others = 0.2 }, verdict.Degraded},
 		{"lumps for a moment", "packet-spacing", func(s *Samples) { s.Spacing[0].Poorest = Gaps{time.Second, 250 * time.Millisecond, 500, 250} }, verdict.Degraded},
 		{"one burst", "burst", func(s *Samples) { s.Bursts[0].Most = 65_536 }, verdict.Degraded},
@@ -220,7 +226,7 @@ func TestIdleMomentsAreNotJudged(t *testing.T) {
 		{"read late and early in turn", 3, slices.Repeat([]float64{0.8, 1.2}, 10), verdict.Pass},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v := Judge(Samples{Links: []Link{{Name: "h0-00>leaf0", Frame: 1514, Spells: tt.spells, Delivered: 1, Could: 1e6, Pieces: tt.pieces}}}, Default())
+			v := Judge(Samples{Sampled: Sampled{Links: []Link{{Name: "h0-00>leaf0", Frame: 1514, Spells: tt.spells, Delivered: 1, Could: 1e6, Pieces: tt.pieces}}}}, Default())
 			if v.Level != tt.want {
 				t.Errorf("%v, want %v: %+v", v.Level, tt.want, v.Checks[2])
 			}
@@ -376,8 +382,8 @@ func TestOtherProcessesThatDelay(t *testing.T) {
 	}{
 		{"quiet", func(*Samples) {}, verdict.Pass, ""},
 		{"others", func(s *Samples) { s.Machine.Others = 0.6 }, verdict.Degraded, "other processes took 60 %"},
-		{"a stall alone", func(s *Samples) { s.Stall.Probe = 60 * time.Millisecond }, verdict.Pass, ""},
-		{"others and a stall", func(s *Samples) { s.Machine.Others, s.Stall.Probe = 0.6, 60*time.Millisecond }, verdict.Void, "and stall is degraded: 60ms at most"},
+		{"a stall alone", func(s *Samples) { s.Stall = 60 * time.Millisecond }, verdict.Pass, ""},
+		{"others and a stall", func(s *Samples) { s.Machine.Others, s.Stall = 0.6, 60*time.Millisecond }, verdict.Void, "and stall is degraded: 60ms at most"},
 	} {
 		s := clean()
 		s.MedianCCT = 10 * time.Second
@@ -397,7 +403,7 @@ func TestOtherProcessesThatDelay(t *testing.T) {
 // Lateness of a run in which nothing completed is not compared with a completion time of 0.
 func TestLatenessWithoutCompletions(t *testing.T) {
 	s := clean()
-	s.MedianCCT, s.Lateness, s.Stall.Probe = 0, time.Second, time.Second
+	s.MedianCCT, s.Lateness, s.Stall = 0, time.Second, time.Second
 	for _, c := range []verdict.Check{lateness(s, Default()), stall(s, Default())} {
 		if c.Level != verdict.Degraded || !strings.Contains(c.Reason, "and nothing completed") {
 			t.Errorf("%+v", c)

@@ -60,7 +60,7 @@ func Kernel(changes []KernelChange, lost bool) verdict.Check {
 		c.Value = fmt.Sprintf("changes: %d", others)
 		c.Reason = worst.String()
 		if others > 1 {
-			c.Reason += fmt.Sprintf(", and %d more (samples.json)", others-1)
+			c.Reason += fmt.Sprintf(", and %d more (measured.json)", others-1)
 		}
 		c.Reason += ": find out which program changed it, and run again"
 	case lost:

@@ -4,16 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"testbed/results/verdict"
 )
-
-// Stall holds the longest pauses of the testbed itself.
-type Stall struct {
-	Probe  time.Duration // the longest single lateness of the scheduling probe
-	Engine time.Duration // the longest wait of an event or an arrival for the engine
-}
 
 // Machine is the use of the machine during the run. Shares are of the time of all
 // processors.
@@ -28,9 +21,9 @@ type Machine struct {
 }
 
 func stall(s Samples, th Thresholds) verdict.Check {
-	at, what := s.Stall.Probe, "a timer fired late"
-	if s.Stall.Engine > at {
-		at, what = s.Stall.Engine, "an event waited for the engine"
+	at, what := s.Stall, "a timer fired late"
+	if s.Engine > at {
+		at, what = s.Engine, "an event waited for the engine"
 	}
 	c := verdict.Check{Name: "stall", Value: fmt.Sprintf("%s at most", round(at)),
 		Pass: fmt.Sprintf("≤ %v", th.StallPass), Void: fmt.Sprintf("≥ %g %% of the median CCT", 100*th.StallVoidCCT)}

@@ -22,10 +22,10 @@ func TestQueue(t *testing.T) {
 		{"drops long before a sample", Queue{Longest: 31000, Drops: 1, AtMost: 1250000}, verdict.Pass},
 	} {
 		tt.q.Link, tt.q.Limit, tt.q.Frame = "leaf0>h0-01", 125000, 1514
-		if got := queue(Samples{Queues: []Queue{tt.q}}, Default()); got.Level != tt.want || got.Level > verdict.Pass && got.Reason == "" {
+		if got := queue(Samples{Sampled: Sampled{Queues: []Queue{tt.q}}}, Default()); got.Level != tt.want || got.Level > verdict.Pass && got.Reason == "" {
 			t.Errorf("%s: %v (%s), want %v", tt.name, got.Level, got.Reason, tt.want)
 		}
-		if got := queue(Samples{Queues: []Queue{tt.q}, Exempt: map[string]string{"leaf0": "fault"}}, Default()); got.Level != verdict.Pass {
+		if got := queue(Samples{Sampled: Sampled{Queues: []Queue{tt.q}}, Exempt: map[string]string{"leaf0": "fault"}}, Default()); got.Level != verdict.Pass {
 			t.Errorf("%s, exempt: %v", tt.name, got.Level)
 		}
 	}

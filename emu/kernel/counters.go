@@ -43,6 +43,7 @@ type QdiscStats struct {
 	Dropped    uint32      // wraps
 	Overlimits uint32      // times a packet had to wait for tokens; wraps
 	Backlog    units.Bytes // currently queued
+	Queued     uint32      // packets of Backlog
 	Marked     uint32      // packets that RED below the qdisc marked (ECN); wraps
 }
 
@@ -141,7 +142,7 @@ func (n *Namespace) qdiscs(links []LinkStats) error {
 					case kind == nl.TCA_STATS_BASIC && len(v) >= 12: // struct gnet_stats_basic
 						q.Bytes, q.Packets = units.Bytes(binary.NativeEndian.Uint64(v)), binary.NativeEndian.Uint32(v[8:])
 					case kind == nl.TCA_STATS_QUEUE && len(v) >= 20: // struct gnet_stats_queue
-						q.Backlog = units.Bytes(binary.NativeEndian.Uint32(v[4:]))
+						q.Queued, q.Backlog = binary.NativeEndian.Uint32(v), units.Bytes(binary.NativeEndian.Uint32(v[4:]))
 						q.Dropped, q.Overlimits = binary.NativeEndian.Uint32(v[8:]), binary.NativeEndian.Uint32(v[16:])
 					case kind == tcaStatsApp && len(v) >= 16 && q.Kind == "red": // struct tc_red_xstats
 						q.Marked = binary.NativeEndian.Uint32(v[12:])

@@ -102,14 +102,11 @@ func (b *Backend) Finish(ctx context.Context) (Measured, error) {
 	if cost := b.reports.cost(); cost != "" {
 		m.Notes = append(m.Notes, cost)
 	}
-	m.Links, m.Lateness = b.sampler.links(), b.sampler.lateP99()
-	m.Backlogged = b.sampler.spells
-	m.Queues = b.sampler.queues.used()
 	m.RoundTrips = b.roundTrips()
 	m.Opened = b.network.opened.has
 	m.Connections, m.Limits = b.network.connections.found(), b.network.connections.limitsFound()
-	m.Stall = fidelity.Stall{Probe: b.sampler.stalled(), Engine: b.engineLate}
-	return m, nil
+	m.Engine = b.engineLate
+	return m, b.samples.Close(b.sampler.head(b.cfg.Settings))
 }
 
 // unreached are notes on faults whose time came after the end of the repeat, so that
@@ -231,6 +228,9 @@ func (b *Backend) closeDisks() error {
 // opened. It may be called at any time, also after Finish and twice.
 func (b *Backend) Close() error {
 	errs := []error{b.stop(), b.closeDisks()}
+	if b.samples != nil {
+		errs = append(errs, b.samples.Discard())
+	}
 	for h := range b.volumes {
 		if b.cfg.Kernel == nil { // else what holds them goes
 			errs = append(errs, os.RemoveAll(filepath.Join(b.cfg.Disks, b.cfg.Fabric.HostName(topo.HostID(h)))))

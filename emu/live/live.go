@@ -31,6 +31,7 @@ import (
 	"testbed/hosts/wire"
 	"testbed/policies"
 	"testbed/results/pcap"
+	"testbed/results/samples"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -43,6 +44,7 @@ type Config struct {
 	// Meta goes into every capture; Run of it marks every transfer.
 	Meta     pcap.Meta
 	Captures string // directory for the captures, which exists
+	Samples  string // file of the samples, which is there when Finish has returned
 	// Links are captured where they leave their switches, besides all hosts: in order
 	// of ID, each once, none that leaves a host.
 	Links     []topo.LinkID
@@ -94,14 +96,11 @@ type Config struct {
 
 // Measured is what a run showed of itself, for the verdict.
 type Measured struct {
-	Links  []fidelity.Link
-	Queues []fidelity.Queue
 	// RoundTrips are those of idle paths.
 	RoundTrips []fidelity.RoundTrip
 	Disks      []fidelity.Disk
-	Lateness   time.Duration
 	Losses     []fidelity.Loss
-	Stall      fidelity.Stall
+	Engine     time.Duration    // the longest that the engine was late
 	Machine    fidelity.Machine // without Testbeds
 	Clock      []fidelity.ClockStep
 	// Kernel are changes of the kernel, and KernelLost states that reports of it are missing. The caller of Finish adds
@@ -116,9 +115,6 @@ type Measured struct {
 	Limits []fidelity.Limit
 	// Duplicates are packets that reached the TCP of a host when it had their data.
 	Duplicates uint64
-	// Backlogged are spells in which links of hosts had packets waiting at every
-	// look, by LinkID.
-	Backlogged [][]Spell
 	// Counted is what each host's eth0 counted from before the first packet to
 	// after the last, both ways; Dropped is packets that captures lost. By
 	// HostID.
@@ -151,6 +147,7 @@ type Backend struct {
 	agents   []*hosts.Agent
 	captures []*capture // of subjects
 	subjects []subject
+	samples  *samples.Writer
 	sampler  *sampler
 	counted  []hostCounters // before the first packet
 	dropped  []uint32       // by queues before the first packet, by LinkID
@@ -260,7 +257,8 @@ func (b *Backend) start(ctx context.Context) (err error) {
 		}
 		b.ns[name] = n
 	}
-	b.sampler = newSampler(f, b.ns)
+	b.samples = samples.Create(cfg.Samples, cfg.Settings.SampleRows)
+	b.sampler = newSampler(f, b.ns, b.samples)
 	b.faults = newFaults(b)
 	if b.reports, err = newReports(b); err != nil {
 		return err
@@ -312,7 +310,7 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	}
 	b.work.Go(b.clock.Run)
 	b.zero = time.Now()
-	b.sampler.zero = b.zero
+	b.sampler.begin(b.zero)
 	if b.ahead != nil {
 		b.work.Go(func() error { return ended(b.ahead.run(b.during)) })
 	}

@@ -21,6 +21,7 @@ import (
 	"testbed/policies"
 	"testbed/results/flows"
 	"testbed/results/pcap"
+	"testbed/results/samples"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -84,7 +85,7 @@ func newRigWith(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns 
 	}
 	r := &rig{fabric: f, captures: t.TempDir()}
 	cfg := Config{Fabric: f, Pins: owned.PinDir(), Meta: pcap.Meta{Tool: "test", RunID: "live", Run: 77, Arm: "a"},
-		Captures: r.captures, Links: links, Snaplen: 160, Ring: units.MiB, Disks: t.TempDir(), DiskRates: disks, DiskSize: 100 * units.MB,
+		Captures: r.captures, Samples: filepath.Join(t.TempDir(), samples.File), Links: links, Snaplen: 160, Ring: units.MiB, Disks: t.TempDir(), DiskRates: disks, DiskSize: 100 * units.MB,
 		Heartbeat: 100 * time.Millisecond, Congestion: "cubic", Settings: DefaultSettings(f)}
 	change(&cfg)
 	r.Backend, err = Start(t.Context(), cfg)
@@ -313,7 +314,9 @@ func TestFlowsTakeThePathPoliciesSee(t *testing.T) {
 			if l := r.fabric.Link(topo.LinkID(id)); l.Kind != topo.LeafUp || l.Rack != 0 {
 				continue // rack 1 sends acknowledgements only
 			}
-			_, q, err := r.sampler.shaper(map[string]readings{}, p)
+			r.sampler.mu.Lock()
+			q, err := r.sampler.shaper(map[string]readings{}, p, topo.LinkID(id))
+			r.sampler.mu.Unlock()
 			if err != nil {
 				t.Fatal(err)
 			}

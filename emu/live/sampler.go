@@ -4,59 +4,96 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"testbed/emu/fidelity"
 	"testbed/emu/kernel"
+	"testbed/emu/plan"
+	"testbed/results/samples"
 	"testbed/topo"
 	"testbed/topo/units"
 )
 
-// sampler reads interface and qdisc counters: hosts' at every heartbeat, for the
-// engine, and all links' as often as Settings.Sample says, for the verdict.
+// sampler reads interface and qdisc counters: hosts' at every heartbeat, for the engine, and all links' as often as
+// Settings.Sample says, for the samples of the run.
 type sampler struct {
 	fabric *topo.Fabric
-	// ports is where each link's shaper is, by LinkID.
+	// ports is where each link's shaper is, by LinkID, and at are the links of a namespace.
 	ports []port
+	at    map[string][]topo.LinkID
+	link  []string // names, by LinkID
 	// held is what the delay of a link that stores and forwards holds at most, which the kernel counts
 	// among the packets that wait.
-	held      map[port]units.Bytes
-	ns        map[string]*kernel.Namespace
-	saturated []saturated // by LinkID
-	spells    [][]Spell   // by LinkID, in order of time
-	watched   []saturated // by LinkID
-	turn      int         // which links are watched next
-	zero      time.Time   // of the run
-	queues    *queues
+	held []units.Bytes
+	ns   map[string]*kernel.Namespace
+	out  *samples.Writer
+	zero time.Time // of the run; before begin, of the sampler
 
-	lateness *hdrhistogram.Histogram // µs
-}
-
-// saturated is what a link delivered, and could have, in spells in which it must
-// have been busy.
-type saturated struct {
-	spells           int
-	delivered, could units.Bytes
-	pieces           []float64 // of links that are watched: fidelity.Link.Pieces
-	windows          windows
+	mu    sync.Mutex // held for a round of readings
+	early []samples.Sample
+	begun bool
+	last  []queueReading // the newest of each link
+	looks int64
+	turn  int // which links are watched next
 }
 
 type port struct{ namespace, device string }
 
-func newSampler(f *topo.Fabric, ns map[string]*kernel.Namespace) *sampler {
-	s := &sampler{fabric: f, ns: ns, held: map[port]units.Bytes{}, saturated: make([]saturated, len(f.Links())), spells: make([][]Spell, len(f.Links())), watched: make([]saturated, len(f.Links())),
-		lateness: hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)}
-	for _, l := range f.Links() {
-		s.ports = append(s.ports, portOf(f, l))
+func newSampler(f *topo.Fabric, ns map[string]*kernel.Namespace, out *samples.Writer) *sampler {
+	n := len(f.Links())
+	s := &sampler{fabric: f, at: map[string][]topo.LinkID{}, held: make([]units.Bytes, n), ns: ns, out: out, zero: time.Now(),
+		last: make([]queueReading, n)}
+	for id, l := range f.Links() {
+		p := portOf(f, l)
+		s.ports, s.link = append(s.ports, p), append(s.link, f.LinkName(topo.LinkID(id)))
+		s.at[p.namespace] = append(s.at[p.namespace], topo.LinkID(id))
 		if f.Shape().StoreAndForward {
-			s.held[portOf(f, l)] = l.Rate.BytesIn(l.Delay)
+			s.held[id] = l.Rate.BytesIn(l.Delay)
 		}
 	}
-	s.queues = newQueues(f, s.ports)
 	return s
 }
+
+// begin sets the start of the run, since which the times of samples count.
+func (s *sampler) begin(zero time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.early {
+		s.early[i].At -= zero.Sub(s.zero)
+	}
+	s.out.Add(s.early...)
+	s.zero, s.early, s.begun = zero, nil, true
+}
+
+// add adds samples that were taken at one time. The caller holds s.mu.
+func (s *sampler) add(at time.Time, all ...samples.Sample) {
+	for i := range all {
+		all[i].At = at.Sub(s.zero)
+	}
+	if s.begun {
+		s.out.Add(all...)
+	} else {
+		s.early = append(s.early, all...)
+	}
+}
+
+// head describes the samples.
+func (s *sampler) head(set Settings) samples.Head {
+	h := samples.Head{Zero: s.zero, Sample: set.Sample, Interval: set.Interval, Frame: s.frame()}
+	for id, l := range s.fabric.Links() {
+		x := samples.Link{Name: s.link[id], Rate: l.Rate, Queue: l.Queue, Held: s.held[id],
+			DropTail: l.RED == nil && !s.fabric.Shape().StoreAndForward}
+		if n := plan.ShaperOf(s.fabric, topo.LinkID(id), l.Rate, nil).Packets; n > 0 {
+			x.Queue = units.Bytes(n) * h.Frame
+		}
+		h.Links = append(h.Links, x)
+	}
+	return h
+}
+
+// frame returns the longest frame.
+func (s *sampler) frame() units.Bytes { return s.fabric.Shape().MTU + plan.EthernetHeader }
 
 func portOf(f *topo.Fabric, l topo.Link) port {
 	switch l.Kind {
@@ -96,134 +133,151 @@ func (r readings) device(name string) (kernel.LinkStats, bool) {
 	return r.links[i], true
 }
 
-// reading is what a link's shaper had sent and had waiting at one moment.
-type reading struct {
-	link topo.LinkID
-	at   time.Time
-	kernel.QdiscStats
+// queueReading is what samples have of one reading of a link's queue.
+type queueReading struct {
+	known           bool
+	sent, queue     units.Bytes
+	packets         uint32
+	dropped, marked uint32
 }
 
-// sampleLinks looks for links that have more waiting than they can send in the
-// time d and reads those again after d: whatever comes in meanwhile, such a link
-// was busy all the time, so it must have sent what its rate allows. It follows a
-// link that stays busy for up to n such times, because what it sends is counted in
-// whole frames at either end of a spell.
-// It also watches up to most links of hosts with a smaller backlog, for the spacing of their packets.
+// sampleLinks reads all links, and then up to n times, at intervals of d, those with packets that wait: such a link is
+// busy whatever comes in meanwhile, so it must send what its rate allows. It follows a link for several intervals,
+// because what it sends is counted in whole frames at either end of a spell.
+// Of links of hosts whose queue is shorter than d, and of other links, it follows up to most.
 func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int) error {
-	var busy, waiting []reading
-	var queued []topo.LinkID
-	seen := map[string]readings{}
-	for id, p := range s.ports {
-		at, q, err := s.shaper(seen, p)
-		if err != nil {
-			return err
-		}
-		r := reading{topo.LinkID(id), at, q}
-		if s.lasts(r, d) {
-			busy = append(busy, r)
-		}
-		if kind := s.fabric.Link(r.link).Kind; s.waits(r) && (kind == topo.HostUp || kind == topo.HostDown) {
-			waiting = append(waiting, r)
-		} else if s.waits(r) && len(queued) < most {
-			queued = append(queued, r.link) // read again for its queue: queues.note
-		}
+	s.looks++
+	if (s.looks-1)%s.out.Every() != 0 {
+		return nil
 	}
-	watched := s.watch(waiting, most)
-	defer func() {
-		for _, w := range watched {
-			s.record(w)
-		}
-	}()
+	follow, err := s.lookAtAll(d, most)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	begun := make(map[topo.LinkID]bool, len(busy))
-	for range n {
-		if len(busy)+len(watched)+len(queued) == 0 {
-			return nil
-		}
+	for k := 1; k <= n && len(follow) > 0 && err == nil; k++ {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		}
 		timer.Reset(d)
-		clear(seen)
-		var err error
-		if watched, err = s.look(watched, seen); err != nil {
-			return err
-		}
-		for _, id := range queued {
-			if _, _, err := s.shaper(seen, s.ports[id]); err != nil {
-				return err
-			}
-		}
-		var still []reading
-		for _, was := range busy {
-			at, q, err := s.shaper(seen, s.ports[was.link])
-			if err != nil {
-				return err
-			}
-			if was.Backlog < s.fabric.Link(was.link).Rate.BytesIn(at.Sub(was.at)) {
-				continue // this thread ran late, and the queue may have run empty
-			}
-			x := &s.saturated[was.link]
-			if !begun[was.link] {
-				begun[was.link] = true
-				x.spells++
-			}
-			rate := s.fabric.Link(was.link).Rate
-			p := part{was.at, at, q.Bytes - was.Bytes, rate.BytesIn(at.Sub(was.at))}
-			x.delivered += p.delivered
-			x.could += p.could
-			x.windows.add(p, s.zero, s.judgeBusy(rate))
-			if r := (reading{was.link, at, q}); s.lasts(r, d) {
-				still = append(still, r)
-			}
-		}
-		busy = still
+		follow, err = s.lookAgain(k, follow, d)
 	}
-	return nil
+	return err
 }
 
-// lasts reports whether the backlog of a link keeps it busy for d.
-func (s *sampler) lasts(r reading, d time.Duration) bool {
-	return r.Backlog >= s.fabric.Link(r.link).Rate.BytesIn(d)
+// followed is a link that is read again: as long as packets wait, or always.
+type followed struct {
+	link   topo.LinkID
+	always bool
 }
 
-// shaper is a link's shaper, of readings that are taken as they are needed.
-func (s *sampler) shaper(taken map[string]readings, p port) (time.Time, kernel.QdiscStats, error) {
+// lookAtAll reads all links, and returns those to read again.
+func (s *sampler) lookAtAll(d time.Duration, most int) (follow []followed, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beginRound(0)
+	seen := map[string]readings{}
+	var waiting []topo.LinkID // of hosts
+	queued := 0
+	for id, p := range s.ports {
+		id := topo.LinkID(id)
+		q, err := s.shaper(seen, p, id)
+		if err != nil {
+			return nil, err
+		}
+		l := s.fabric.Link(id)
+		if fidelity.Lasts(q.Backlog, l.Rate, d) {
+			follow = append(follow, followed{link: id})
+		}
+		if !fidelity.Waits(q.Backlog, s.frame()) {
+			continue
+		}
+		if l.Kind == topo.HostUp || l.Kind == topo.HostDown {
+			waiting = append(waiting, id)
+		} else if queued < most {
+			queued++
+			follow = append(follow, followed{id, true})
+		}
+	}
+	for i := range min(most, len(waiting)) { // in turn
+		id := waiting[(i+s.turn)%len(waiting)]
+		follow = append(follow, followed{link: id})
+		s.add(time.Now(), samples.Sample{Object: s.link[id], Metric: samples.Followed, Value: 1})
+	}
+	s.turn += min(most, len(waiting))
+	return follow, nil
+}
+
+// lookAgain reads links again, and returns those to read once more.
+func (s *sampler) lookAgain(k int, follow []followed, d time.Duration) ([]followed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beginRound(int64(k))
+	seen := map[string]readings{}
+	still := follow[:0]
+	for _, f := range follow {
+		q, err := s.shaper(seen, s.ports[f.link], f.link)
+		if err != nil {
+			return nil, err
+		}
+		if f.always || fidelity.Waits(q.Backlog, s.frame()) || fidelity.Lasts(q.Backlog, s.fabric.Link(f.link).Rate, d) {
+			still = append(still, f)
+		}
+	}
+	return still, nil
+}
+
+// beginRound marks the beginning of readings. The caller holds s.mu.
+func (s *sampler) beginRound(number int64) {
+	s.add(time.Now(), samples.Sample{Object: samples.Links, Metric: samples.Look, Value: number})
+}
+
+// shaper is a link's shaper, of readings that are taken as they are needed, and then added to the samples. Its
+// backlog is without what its delay holds. The caller holds s.mu.
+func (s *sampler) shaper(taken map[string]readings, p port, id topo.LinkID) (kernel.QdiscStats, error) {
 	r, ok := taken[p.namespace]
 	if !ok {
 		var err error
 		if r, err = s.read(p.namespace); err != nil {
-			return time.Time{}, kernel.QdiscStats{}, err
+			return kernel.QdiscStats{}, err
 		}
 		taken[p.namespace] = r
-		s.queues.note(s.fabric, p.namespace, s.ports, r)
+		s.record(p.namespace, r)
 	}
 	d, ok := r.device(p.device)
 	if !ok {
-		return time.Time{}, kernel.QdiscStats{}, fmt.Errorf("counters of %s: no device %s", p.namespace, p.device)
+		return kernel.QdiscStats{}, fmt.Errorf("counters of %s: no device %s", p.namespace, p.device)
 	}
-	d.Qdisc.Backlog = max(0, d.Qdisc.Backlog-s.held[p])
-	return r.at, d.Qdisc, nil
+	d.Qdisc.Backlog = max(0, d.Qdisc.Backlog-s.held[id])
+	return d.Qdisc, nil
 }
 
-// links is what the verdict needs of links that were saturated at all, or watched.
-func (s *sampler) links() []fidelity.Link {
-	var out []fidelity.Link
-	add := func(all []saturated, watched bool) {
-		for id, x := range all {
-			if x.spells > 0 && watched == (len(x.pieces) > 0) {
-				low, high := x.windows.found()
-				out = append(out, fidelity.Link{Name: s.fabric.LinkName(topo.LinkID(id)), Frame: s.frame(),
-					Spells: x.spells, Delivered: x.delivered, Could: x.could, Pieces: x.pieces, Low: low, High: high})
+// record adds the queues of a namespace to the samples. A queue that is empty and has not changed has none.
+func (s *sampler) record(namespace string, r readings) {
+	for _, id := range s.at[namespace] {
+		d, ok := r.device(s.ports[id].device)
+		if !ok {
+			continue // the caller reports it for the port that it reads
+		}
+		q := d.Qdisc
+		is, was := queueReading{true, q.Bytes, q.Backlog, q.Queued, q.Dropped, q.Marked}, s.last[id]
+		if is == was && is.queue == 0 {
+			continue
+		}
+		s.last[id] = is
+		all := make([]samples.Sample, 0, 5)
+		add := func(metric string, value int64, change bool) {
+			if change || !was.known {
+				all = append(all, samples.Sample{Object: s.link[id], Metric: metric, Value: value})
 			}
 		}
+		add(samples.SentBytes, int64(is.sent), true)
+		add(samples.Dropped, int64(is.dropped), is.dropped != was.dropped)
+		add(samples.Marked, int64(is.marked), is.marked != was.marked)
+		add(samples.QueuePackets, int64(is.packets), is.packets != was.packets)
+		add(samples.QueueBytes, int64(is.queue), true) // the last: it completes the reading
+		s.add(r.at, all...)
 	}
-	add(s.saturated, false)
-	add(s.watched, true)
-	return out
 }
 
 // hostCounters is what a host's eth0 has counted, toward and away from the host, or
@@ -315,42 +369,37 @@ func (s *sampler) sent(links []topo.LinkID) ([]units.Bytes, error) {
 	return out, err
 }
 
-// probe measures by how much sleeps overshoot, until ctx ends.
+// probe samples by how much sleeps overshoot, until ctx ends.
 func (s *sampler) probe(ctx context.Context, every time.Duration) {
 	t := time.NewTimer(every)
 	defer t.Stop()
 	due := time.Now().Add(every)
-	for {
+	for i := int64(0); ; i++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		late := max(time.Since(due).Microseconds(), 1)
-		if s.lateness.RecordValue(late) != nil {
-			_ = s.lateness.RecordValue(s.lateness.HighestTrackableValue())
+		now := time.Now()
+		if i%s.out.Every() == 0 {
+			s.out.Add(samples.Sample{At: now.Sub(s.zero), Object: samples.Machine, Metric: samples.Lateness,
+				Value: max(now.Sub(due).Microseconds(), 1)})
 		}
 		due = time.Now().Add(every)
 		t.Reset(every)
 	}
 }
 
-// stalled is the longest that a probe was late.
-func (s *sampler) stalled() time.Duration {
-	return time.Duration(s.lateness.Max()) * time.Microsecond
-}
-
-func (s *sampler) lateP99() time.Duration {
-	return time.Duration(s.lateness.ValueAtQuantile(99)) * time.Microsecond
-}
-
 // drops is how many packets the queue ahead of each link has dropped since it was made,
 // by LinkID.
 func (s *sampler) drops() ([]uint32, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beginRound(samples.OutsideOfLooks)
 	out := make([]uint32, len(s.ports))
 	seen := map[string]readings{}
 	for id, p := range s.ports {
-		_, q, err := s.shaper(seen, p)
+		q, err := s.shaper(seen, p, topo.LinkID(id))
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/emu/kernel/netnstest"
+	"testbed/results/samples"
 	"testbed/results/verdict"
 )
 
@@ -55,7 +56,7 @@ func TestAttempts(t *testing.T) {
 				if diff := cmp.Diff(e, kept); diff != "" {
 					t.Errorf("what is kept of try %d (-reported, +kept):\n%s", i+1, diff)
 				}
-				for _, name := range []string{"events.jsonl", "samples.json", "fluid.json"} {
+				for _, name := range []string{"events.jsonl", measuredFile, samples.File, "fluid.json"} {
 					if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 						t.Error(err)
 					}

@@ -222,7 +222,7 @@ func TestForeignTrafficIsCaught(t *testing.T) {
 				if d := cmp.Diff(stored, again); d != "" {
 					t.Errorf("a report that judges the samples again (-stored, +again):\n%s", d)
 				}
-				if got := level(reported(samplesFile), "foreign"); tt.hosts && got != c.Level {
+				if got := level(reported(measuredFile), "foreign"); tt.hosts && got != c.Level {
 					t.Errorf("a report on captures alone states %v, want %v", got, c.Level)
 				}
 				return c.Level >= verdict.Degraded

@@ -17,6 +17,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/pcap"
 	"testbed/results/safefile"
+	"testbed/results/samples"
 	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
@@ -79,7 +80,7 @@ func (t *trial) packets(ctx context.Context, p *progress) (out summary.Repeat, e
 	if s := facts.Slots; s != nil {
 		cluster.MapSlots, cluster.ReduceSlots = s.Map, s.Reduce
 	}
-	cfg := live.Config{Fabric: t.fabric, Pins: owned.PinDir(), Captures: captures, Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
+	cfg := live.Config{Fabric: t.fabric, Pins: owned.PinDir(), Captures: captures, Samples: filepath.Join(dir, samples.File), Links: links, Snaplen: spec.Capture.Snaplen, Ring: max(spec.Capture.Ring, leastRing),
 		Meta: pcap.Meta{Tool: "testbed", Version: o.Version, RunID: m.Run, Run: number.Sum64(), Arm: t.Name, ArmIndex: t.place,
 			Repeat: t.repeat, Scenario: spec.Name, Workload: m.Workload, Seed: t.seed(),
 			Policies: t.policyNames(), Holds: t.holds(), Cluster: &cluster, Fabric: &shape, Buckets: t.buckets()},

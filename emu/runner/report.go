@@ -21,6 +21,7 @@ import (
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
+	"testbed/results/samples"
 	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo"
@@ -33,6 +34,10 @@ import (
 // The plan contains the intended token buckets of links.
 func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen flows.Records, m live.Measured,
 	read func(int64)) (summary.Repeat, error) {
+	sampled, _, err := fidelity.ReadSampled(filepath.Join(dir, samples.File))
+	if err != nil {
+		return summary.Repeat{}, err
+	}
 	frame := f.Shape().MTU + plan.EthernetHeader
 	names := make([]string, f.Hosts())
 	up, down := map[string]units.Rate{}, map[string]units.Rate{}
@@ -47,7 +52,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 			if d == flows.In {
 				rate = down
 			}
-			return flows.SpacingSpec{Rate: rate[host], Frame: frame, Backlogged: backlogged(f, m.Backlogged, host, d)}
+			return flows.SpacingSpec{Rate: rate[host], Frame: frame, Backlogged: backlogged(f, sampled.Waiting, m.Zero, host, d)}
 		}})
 	if err != nil {
 		return summary.Repeat{}, err
@@ -59,10 +64,10 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	}
 	meta.Join(&res.Records)
 	meta.Join(&seen)
-	s := fidelity.Samples{Links: m.Links, Queues: m.Queues, RoundTrips: m.RoundTrips, Disks: m.Disks, Lateness: m.Lateness, Problems: res.Problems,
+	s := fidelity.Samples{Sampled: sampled, RoundTrips: m.RoundTrips, Disks: m.Disks, Problems: res.Problems,
 		Completed: metrics.CompletedItems(seen), Recorded: metrics.CompletedItems(res.Records),
 		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records),
-		TCP: tcpOf(f, res, m), Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Crossings: crossings(f, m.Crossings, res), Stall: m.Stall, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
+		TCP: tcpOf(f, res, m), Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Crossings: crossings(f, m.Crossings, res), Engine: m.Engine, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
 	bucket := buckets(p)
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
@@ -109,7 +114,7 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	for _, c := range report.Compare(out) {
 		s.Plausibility = append(s.Plausibility, fidelity.Plausibility{What: c.What, N: c.N, Ratio: c.Ratio, Explained: c.Explained, Cause: c.Cause})
 	}
-	if err := writeJSON(filepath.Join(dir, samplesFile), s); err != nil {
+	if err := writeJSON(filepath.Join(dir, measuredFile), s); err != nil {
 		return summary.Repeat{}, err
 	}
 	if err := writeJSON(filepath.Join(dir, fidelityFile), fidelity.Judge(s, fidelity.Default())); err != nil {
@@ -204,8 +209,8 @@ func captured(path string) (n uint64, problem string, err error) {
 }
 
 // backlogged returns a function that reports whether one direction of a host's link had queued
-// packets throughout an interval. Calls must be in ascending order of time.
-func backlogged(f *topo.Fabric, spells [][]live.Spell, host string, d flows.Direction) func(from, to time.Time) bool {
+// packets throughout an interval. Calls must be in ascending order of time. Periods count from zero.
+func backlogged(f *topo.Fabric, waiting map[string][]fidelity.Period, zero time.Time, host string, d flows.Direction) func(from, to time.Time) bool {
 	h, err := f.FindHost(host)
 	if err != nil {
 		return nil // not in this fabric, which Reduce reports
@@ -214,12 +219,13 @@ func backlogged(f *topo.Fabric, spells [][]live.Spell, host string, d flows.Dire
 	if d == flows.In {
 		id = f.HostDown(h)
 	}
-	left := spells[id]
+	left := waiting[f.LinkName(id)]
 	return func(from, to time.Time) bool {
-		for len(left) > 0 && left[0].To.Before(from) {
+		begin, end := from.Sub(zero), to.Sub(zero)
+		for len(left) > 0 && left[0].To < begin {
 			left = left[1:]
 		}
-		return len(left) > 0 && !from.Before(left[0].From) && !to.After(left[0].To)
+		return len(left) > 0 && begin >= left[0].From && end <= left[0].To
 	}
 }
 
@@ -385,30 +391,36 @@ type repeatFiles struct {
 
 // read reads a JSON file. found is false, without an error, if the file is missing or changed.
 func (r repeatFiles) read(name string, v any) (found bool, err error) {
-	if slices.ContainsFunc(r.changes, func(c rundir.Change) bool { return c.File == name }) {
+	if r.hasChanged(name) {
 		return false, nil
 	}
 	return readJSON(filepath.Join(r.dir, name), v)
 }
 
-// judged sets the verdict of a repeat: the one of the run, or of its samples, with the doubts that the
+// hasChanged reports whether a file changed after the run.
+func (r repeatFiles) hasChanged(name string) bool {
+	return slices.ContainsFunc(r.changes, func(c rundir.Change) bool { return c.File == name })
+}
+
+// judged sets the verdict of a repeat: what was measured in it is judged again, with the doubts that the
 // captures and their changes cast on it. Captures may have been damaged after the run.
 func (r repeatFiles) judged(out *summary.Repeat, res flows.Result) error {
 	for i, c := range r.changes {
 		out.Records.Problems = slices.Insert(out.Records.Problems, i, c.String()+": it is not used")
 	}
-	var s fidelity.Samples
-	known, err := r.read(samplesFile, &s)
+	s, known, err := r.measured()
 	if err != nil {
-		return fmt.Errorf("%w (without the file, the verdict is unverified)", err)
+		return fmt.Errorf("%w (without the file, the verdict is that of the run)", err)
 	}
-	switch found, err := r.read(fidelityFile, &out.Verdict); {
+	found, err := r.read(fidelityFile, &out.Verdict)
+	switch {
 	case err != nil:
-		return err
-	case found:
+		return fmt.Errorf("%w (without the file, the verdict is unverified)", err)
 	case known:
+		earlier := out.Verdict.Earlier
 		out.Verdict = fidelity.Judge(s, fidelity.Default())
-	default:
+		out.Verdict.Earlier = earlier
+	case !found:
 		out.Verdict = verdict.Missing("only captures exist, without the records of the run")
 	}
 	out.Completed = s.Completed
@@ -417,6 +429,15 @@ func (r repeatFiles) judged(out *summary.Repeat, res flows.Result) error {
 		out.Verdict = fidelity.DoubtForeign(out.Verdict, foreignOf(out.Fabric, res))
 	}
 	return nil
+}
+
+// measured reads what the verdict is computed from. known reports whether all of it is there.
+func (r repeatFiles) measured() (s fidelity.Samples, known bool, err error) {
+	if known, err = r.read(measuredFile, &s); err != nil || !known || r.hasChanged(samples.File) {
+		return s, false, err
+	}
+	s.Sampled, known, err = fidelity.ReadSampled(filepath.Join(r.dir, samples.File))
+	return s, known, err
 }
 
 // countDrops replaces estimates of drops by the counters of the kernel, if the directory of

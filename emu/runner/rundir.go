@@ -218,8 +218,8 @@ func stateOf(err error, interrupted bool) string {
 // not pass.
 const (
 	fidelityFile = "fidelity.json"
-	samplesFile  = "samples.json" // input of the verdict
-	fluidFile    = "fluid.json"   // prediction of the fluid model
+	measuredFile = "measured.json" // input of the verdict, with samples.File
+	fluidFile    = "fluid.json"    // prediction of the fluid model
 	triesDir     = "tries"
 )
 

@@ -12,7 +12,8 @@
 //	    captures/<switch>.pcapng.zst packets that left the switch on the links of capture.links
 //	    events.jsonl             events and decisions of the engine (engine.Log)
 //	    fidelity.json            the verdict and its checks
-//	    samples.json             input of the verdict (fidelity.Samples)
+//	    measured.json            input of the verdict (fidelity.Samples)
+//	    samples.parquet          queues, counters and connections over time (results/samples), the other input
 //	    queues.json              packets dropped by the queues of links (metrics.Queues)
 //	    failures.json            failed transfers and the reasons, if any
 //	    coordinator.json         statistics of the coflow policy's coordinator (summary.Coordinator)

@@ -26,7 +26,7 @@ const acrossRacks = "1 0 2 0 2 1 1:2.0"
 
 func readSamples(t *testing.T, dir string) (s fidelity.Samples) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, "samples.json"))
+	b, err := os.ReadFile(filepath.Join(dir, measuredFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,11 @@
-package live
+package fidelity
 
 import (
 	"math"
 	"testing"
 	"time"
 
-	"testbed/topo"
+	"testbed/results/samples"
 	"testbed/topo/units"
 )
 
@@ -20,15 +20,11 @@ func TestPiecesOfASpell(t *testing.T) {
 		{"frames of 9014 bytes", 9000, 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, err := (topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 50 * units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Bytes: 100 * units.KB}, MTU: tt.mtu}).Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := newSampler(f, nil)
-			at := time.Unix(100, 0)
-			w := &watching{link: f.HostUp(0), first: at, last: at, cut: at, looks: 1}
+			s := newSampling(samples.Head{Frame: tt.mtu + 14, Links: []samples.Link{{Name: "h0-00>leaf0", Rate: 50 * units.Mbps}}})
+			at := 100 * time.Second
+			w := &watching{link: 0, first: at, last: at, cut: at, looks: 1}
 			for i := range 12 {
-				w.last = w.last.Add(8 * time.Millisecond)
+				w.last += 8 * time.Millisecond
 				if i != 5 { // in which it is idle
 					w.sent += 50_000
 				}
@@ -36,7 +32,7 @@ func TestPiecesOfASpell(t *testing.T) {
 				s.piece(w)
 			}
 			s.record(w)
-			x := s.links()
+			x := s.end().Links
 			if len(x) != 1 || x[0].Spells != 1 || x[0].Delivered != 550_000 || x[0].Could != 600_000 || len(x[0].Pieces) != tt.pieces {
 				t.Fatalf("%+v, want %d pieces", x, tt.pieces)
 			}
@@ -55,13 +51,9 @@ func TestPiecesOfASpell(t *testing.T) {
 
 // A spell of a few looks does not count.
 func TestShortSpellsDoNotCount(t *testing.T) {
-	f, err := (topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 50 * units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Bytes: 100 * units.KB}, MTU: 1500}).Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newSampler(f, nil)
-	s.record(&watching{link: f.HostUp(0), looks: leastLooks - 1, pieces: make([]part, 2)})
-	if got := s.links(); len(got) > 0 {
+	s := newSampling(samples.Head{Frame: 1514, Links: []samples.Link{{Name: "h0-00>leaf0", Rate: 50 * units.Mbps}}})
+	s.record(&watching{link: 0, looks: leastLooks - 1, pieces: make([]part, 2)})
+	if got := s.end().Links; len(got) > 0 {
 		t.Errorf("%+v", got)
 	}
 }

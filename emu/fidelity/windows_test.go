@@ -1,4 +1,4 @@
-package live
+package fidelity
 
 import (
 	"math"
@@ -6,22 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"testbed/emu/fidelity"
-	"testbed/topo"
 	"testbed/topo/units"
 )
 
 // followLink returns the extreme windows of a link of 50 Mbps that is followed for 12 times 8 ms in every 200 ms
 // of three seconds, and delivers a share of its rate that depends on the time.
-func followLink(t *testing.T, share func(at time.Duration) float64, pieces bool) (low, high map[time.Duration]fidelity.Window) {
+func followLink(t *testing.T, share func(at time.Duration) float64, pieces bool) (low, high map[time.Duration]Window) {
 	t.Helper()
-	f, err := (topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 50 * units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Bytes: 100 * units.KB}, MTU: 1500}).Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newSampler(f, nil)
-	s.zero = time.Unix(100, 0)
-	judge := s.judgeBusy(50 * units.Mbps)
+	judge := judgeBusy(50*units.Mbps, 1514)
 	if pieces {
 		judge = judgeWaiting
 	}
@@ -29,10 +21,10 @@ func followLink(t *testing.T, share func(at time.Duration) float64, pieces bool)
 	for round := time.Duration(0); round < 3*time.Second; round += 200 * time.Millisecond {
 		for i := range 12 {
 			from, to := round+time.Duration(i)*8*time.Millisecond, round+time.Duration(i+1)*8*time.Millisecond
-			w.add(part{s.zero.Add(from), s.zero.Add(to), units.Bytes(50_000 * share(from)), 50_000}, s.zero, judge)
+			w.add(part{from, to, units.Bytes(50_000 * share(from)), 50_000}, judge)
 		}
 	}
-	low, high = map[time.Duration]fidelity.Window{}, map[time.Duration]fidelity.Window{}
+	low, high = map[time.Duration]Window{}, map[time.Duration]Window{}
 	l, h := w.found()
 	for _, x := range l {
 		low[x.Length] = x
@@ -83,16 +75,10 @@ func TestWindowsCountWholeFrames(t *testing.T) {
 		frame = 3014
 		links = 40
 	)
-	f, err := (topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: rate, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Bytes: 100 * units.KB}, MTU: 3000}).Build()
-	if err != nil {
-		t.Fatal(err)
-	}
 	largest := func(factor float64) (all float64) {
 		r := rand.New(rand.NewPCG(1, 2))
 		each := time.Duration(frame / (factor * float64(rate.BytesIn(time.Second))) * float64(time.Second))
 		for range links {
-			s := newSampler(f, nil)
-			s.zero = time.Unix(100, 0)
 			var w windows
 			at := time.Duration(0)
 			for at < 40*time.Second {
@@ -101,7 +87,7 @@ func TestWindowsCountWholeFrames(t *testing.T) {
 				for i := range time.Duration(4 + r.IntN(9)) {
 					from, to := i*8*time.Millisecond, (i+1)*8*time.Millisecond
 					sent := units.Bytes(frame * ((begin+to)/each - (begin+from)/each))
-					w.add(part{s.zero.Add(at + from), s.zero.Add(at + to), sent, rate.BytesIn(8 * time.Millisecond)}, s.zero, s.judgeBusy(rate))
+					w.add(part{at + from, at + to, sent, rate.BytesIn(8 * time.Millisecond)}, judgeBusy(rate, frame))
 				}
 				at += 96 * time.Millisecond
 			}
@@ -130,10 +116,9 @@ func TestWindowsNeedEnough(t *testing.T) {
 		t.Errorf("%v, %v: want windows of both lengths", low, high)
 	}
 	var s windows
-	zero := time.Unix(100, 0)
 	for i := range 7 { // 56 ms: fewer than 8 pieces, and less than a quarter of 250 ms
-		at := zero.Add(time.Duration(i) * 8 * time.Millisecond)
-		s.add(part{at, at.Add(8 * time.Millisecond), 1, 50_000}, zero, judgeWaiting)
+		at := time.Duration(i) * 8 * time.Millisecond
+		s.add(part{at, at + 8*time.Millisecond, 1, 50_000}, judgeWaiting)
 	}
 	if low, high := s.found(); len(low)+len(high) > 0 {
 		t.Errorf("%v, %v: want none", low, high)
