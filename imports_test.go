@@ -10,13 +10,14 @@ import (
 )
 
 // model packages only describe; every package may import them.
-var model = []string{"topo", "topo/magic", "topo/units", "topo/words", "topo/yamltree", "workloads", "workloads/jobs", "hosts/wire", "results/verdict"}
+var model = []string{"topo", "topo/magic", "topo/palette", "topo/units", "topo/words", "topo/yamltree", "workloads", "workloads/jobs", "hosts/wire", "results/verdict"}
 
 // arrows lists, for each package, the packages of this module that it may import in addition
 // to the model packages. A package that is not listed fails the test, so that a new one is
 // placed on purpose.
 var arrows = map[string][]string{
 	"topo/magic":      {},
+	"topo/palette":    {},
 	"topo/units":      {},
 	"topo/words":      {},
 	"topo/yamltree":   {},

@@ -32,6 +32,7 @@ type charts struct {
 	Gantt  []gantt      `json:"gantt"`
 	Shares []userShares `json:"shares"`
 	Phases []string     `json:"phases"`
+	Fills  []string     `json:"fills"` // of Phases: CSS variables
 }
 
 type armName struct {

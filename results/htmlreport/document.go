@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"io"
 
+	"testbed/topo/palette"
 	"testbed/topo/words"
 )
 
@@ -53,7 +54,7 @@ func (d Document) Write(w io.Writer) error {
 		Document
 		Policy template.HTMLAttr
 		CSS    template.CSS
-	}{d, policy(), template.CSS(pageCSS)}); err != nil {
+	}{d, policy(), template.CSS(palette.CSS() + pageCSS)}); err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
 	_, err = w.Write(b.Bytes())

@@ -29,6 +29,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/topo"
 	"testbed/topo/draw"
+	"testbed/topo/palette"
 	"testbed/topo/words"
 )
 
@@ -159,7 +160,7 @@ func Write(w io.Writer, d Data) error {
 	var embedded bytes.Buffer
 	json.HTMLEscape(&embedded, summary.Bytes())
 	v := view{Data: d, views: newViews(&d), Embedded: template.JS(embedded.String()),
-		CSS: []template.CSS{template.CSS(uplotCSS), template.CSS(pageCSS)}, Scripts: []template.JS{template.JS(uplotJS), template.JS(pageJS)}}
+		CSS: []template.CSS{template.CSS(uplotCSS), template.CSS(palette.CSS() + pageCSS)}, Scripts: []template.JS{template.JS(uplotJS), template.JS(pageJS)}}
 	charts, err := json.Marshal(v.charts) // escapes <, > and & as well
 	if err != nil {
 		return fmt.Errorf("page: charts: %w", err)

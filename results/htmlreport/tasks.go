@@ -8,6 +8,7 @@ import (
 	"testbed/results/figures"
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/topo/palette"
 	"testbed/topo/units"
 )
 
@@ -162,23 +163,31 @@ type group struct {
 	Stacks  []stack
 }
 
-// partClasses are the classes of figures.Parts, and what each means.
-var partClasses = [...]struct{ class, what string }{
-	{"c0", "no attempt of the job runs"},
-	{"p0", "an attempt that reads a block has not processed it yet"},
-	{"p1", "an attempt fetches, or has fetched everything and waits to compute"},
-	{"p3", "an attempt that has fetched computes"},
-	{"p4", "all running attempts have computed: they spill, write blocks or commit"},
+// partMeanings is what each of figures.Parts means.
+var partMeanings = [...]string{
+	"no attempt of the job runs",
+	"an attempt that reads a block has not processed it yet",
+	"an attempt fetches, or has fetched everything and waits to compute",
+	"an attempt that has fetched computes",
+	"all running attempts have computed: they spill, write blocks or commit",
+}
+
+// things returns parts of a drawing, which differ in colour.
+func things(names ...string) (out []cause) {
+	for _, name := range names {
+		out = append(out, cause{Class: palette.Class(name), Name: name})
+	}
+	return out
 }
 
 // tasks adds the bars of jobs of tasks: job times by part, and locality.
 func (v *views) tasks(d *Data) {
 	parts := bars{Title: "Job time by part", Lead: "Average job time of each arm. Each moment of a job counts to the first part that applies, so the parts add up to its time."}
 	for k, p := range figures.Parts {
-		parts.Classes = append(parts.Classes, cause{partClasses[k].class, p.Name, partClasses[k].what})
+		parts.Classes = append(parts.Classes, cause{palette.Class(p.Name), p.Name, partMeanings[k]})
 	}
 	local := bars{Title: "Locality of maps", Lead: "Where the replica was that a map read: on its own host, on another host of its rack, or in another rack. Maps that committed, by the number of maps of their job.",
-		Classes: []cause{{"t0", flows.NodeLocal, ""}, {"t2", flows.RackLocal, ""}, {"t1", flows.OffRack, ""}}}
+		Classes: things(flows.NodeLocal, flows.RackLocal, flows.OffRack)}
 	type arm struct {
 		label string
 		mean  [metrics.JobParts]time.Duration
@@ -262,7 +271,8 @@ func (v *views) tasks(d *Data) {
 
 // saturation adds a bar over time for each rack, with the stretches in which its links are saturated.
 func (v *views) saturation(d *Data) {
-	free, full := cause{"t3", "not saturated", ""}, cause{"t1", "saturated", ""}
+	saturation := things("not saturated", "saturated")
+	free, full := saturation[0], saturation[1]
 	out := bars{Title: "Saturated links of racks", Classes: []cause{free, full},
 		Lead: fmt.Sprintf("When the links of each rack to or from the spines together carried more than %s of their capacity in %d intervals or more in a row, each at least %v. Bars begin with the repeat and share one scale of time; the number is the share of the makespan. Racks without such links have no bar.",
 			units.Percent(metrics.SaturatedShare, 0), metrics.SaturatedIntervals, metrics.SaturationInterval)}

@@ -131,7 +131,7 @@ func TestSaturationOfRacks(t *testing.T) {
 	for _, p := range s[0].Parts {
 		classes, widths = append(classes, p.Class), append(widths, p.Width)
 	}
-	if !slices.Equal(classes, []string{"t3", "t1", "t3"}) || !slices.Equal(widths, []float64{10, 30, 10}) || s[0].Parts[1].Title != "saturated: 1.000 s to 4.000 s, 60.0 %" {
+	if !slices.Equal(classes, []string{"of-sky", "of-verm", "of-sky"}) || !slices.Equal(widths, []float64{10, 30, 10}) || s[0].Parts[1].Title != "saturated: 1.000 s to 4.000 s, 60.0 %" {
 		t.Errorf("rack 1 of a: %+v", s[0])
 	}
 	if len(s) != 1 || s[0].Label != "rack 1" {

@@ -11,6 +11,7 @@ import (
 	"testbed/results/figures"
 	"testbed/results/metrics"
 	"testbed/topo"
+	"testbed/topo/palette"
 	"testbed/topo/units"
 	"testbed/topo/words"
 )
@@ -119,6 +120,9 @@ func newViews(d *Data) *views {
 	}
 	v.charts.Gantt, v.charts.Shares = d.taskCharts()
 	v.charts.Phases = figures.PhaseNames()
+	for _, name := range v.charts.Phases {
+		v.charts.Fills = append(v.charts.Fills, palette.Variable(name))
+	}
 	v.tasks(d)
 	v.compare(d)
 	if b, ok := d.gather(); ok {
@@ -484,7 +488,7 @@ func (v *views) spent(d *Data) {
 			}
 			st := stack{Label: r.label, Value: human(r.total)}
 			row := append(slices.Clone(r.extra), figure("%s", human(r.total)))
-			for i, c := range causes {
+			for _, c := range causes {
 				if !used[c.cause] {
 					continue
 				}
@@ -494,7 +498,7 @@ func (v *views) spent(d *Data) {
 				if t <= 0 {
 					continue
 				}
-				p := part{Width: share100(float64(t), float64(most)), Class: fmt.Sprintf("c%d", i), Title: fmt.Sprintf("%s: %s, %.1f %%", c.cause, human(t), of)}
+				p := part{Width: share100(float64(t), float64(most)), Class: palette.Class(string(c.cause)), Title: fmt.Sprintf("%s: %s, %.1f %%", c.cause, human(t), of)}
 				if p.Width >= textFrom {
 					p.Text = fmt.Sprintf("%.0f %%", of)
 				}
@@ -561,9 +565,9 @@ func (v *views) spent(d *Data) {
 		build("Slowest coflows of "+a.Name, "Lone time: the time that the coflow alone would need on its bottleneck. Slowdown: completion time over lone time.",
 			[]string{"coflow", "flows", "size", "bottleneck", "lone", "slowdown"}, rows)
 	})
-	for i, c := range causes {
+	for _, c := range causes {
 		if seen[c.cause] {
-			v.Causes = append(v.Causes, cause{fmt.Sprintf("c%d", i), string(c.cause), c.what})
+			v.Causes = append(v.Causes, cause{palette.Class(string(c.cause)), string(c.cause), c.what})
 		}
 	}
 }
@@ -615,16 +619,16 @@ func (v *views) traffic(d *Data) {
 	figures.Classes(order)
 	t := &traffic{Table: Table{Title: "Bytes between racks", Head: append(append([]string{"arm"}, order...), "all", "makespan", "disk Cv"),
 		Notes: []string{"Bytes of frames sent between racks, per repeat. Makespan: from the first arrival to the last completion. Disk Cv: coefficient of variation of the bytes stored by each host."}}}
-	for i, c := range order {
-		t.Classes = append(t.Classes, cause{Class: fmt.Sprintf("t%d", i%4), Name: c})
+	for _, c := range order {
+		t.Classes = append(t.Classes, things(c)...)
 	}
 	for _, x := range arms {
 		row := []Cell{text(x.name)}
 		st := stack{Label: x.label, Value: units.Short(x.total, "B")}
-		for i, c := range order {
+		for _, c := range order {
 			row = append(row, figure("%s", units.Short(x.bytes[c], "B")))
 			if x.bytes[c] > 0 {
-				p := part{Width: share100(x.bytes[c], most), Class: fmt.Sprintf("t%d", i%4), Title: c + ": " + units.Short(x.bytes[c], "B")}
+				p := part{Width: share100(x.bytes[c], most), Class: palette.Class(c), Title: c + ": " + units.Short(x.bytes[c], "B")}
 				if p.Width >= 2*textFrom {
 					p.Text = units.Short(x.bytes[c], "B")
 				}

@@ -151,11 +151,6 @@ func timeline(d *drawing) error {
 	return nil
 }
 
-// shades alternate between light and dark, so that neighbours in a stack differ in grey.
-var shades = []color.RGBA{
-	{187, 187, 187, 255}, {90, 60, 110, 255}, {154, 208, 245, 255}, {0, 76, 127, 255}, {230, 159, 0, 255}, {150, 40, 30, 255}, {255, 255, 255, 255},
-}
-
 // stack draws a stacked bar for each series.
 func (d *drawing) stack(parts []string, values [][]float64) {
 	d.grid(true, false)
@@ -167,12 +162,12 @@ func (d *drawing) stack(parts []string, values [][]float64) {
 				before += v
 			}
 			if v := values[i][k]; v > 0 {
-				bars = append(bars, box{before, before + v, d.row(i) - 0.3, d.row(i) + 0.3, shades[k%len(shades)], true, 0})
+				bars = append(bars, box{before, before + v, d.row(i) - 0.3, d.row(i) + 0.3, colour(parts[k]), true, 0})
 			}
 		}
 		if len(bars) > 0 {
 			d.add(bars)
-			d.legend = append(d.legend, entry{parts[k], swatch{shades[k%len(shades)]}})
+			d.legend = append(d.legend, entry{parts[k], swatch{colour(parts[k])}})
 		}
 	}
 	d.p.X.Min, d.p.X.Max = 0, d.p.X.Max*1.03

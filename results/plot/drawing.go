@@ -24,6 +24,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"testbed/results/rundir"
+	"testbed/topo/palette"
 )
 
 // Formats returns the formats of Draw, as file name extensions.
@@ -99,17 +100,14 @@ func logarithmic(a *plot.Axis) {
 	a.Scale, a.Tick.Marker = plot.LogScale{}, logTicks{}
 }
 
-// palette is that of Okabe and Ito without its yellow, which is hard to see on white.
-var palette = []color.RGBA{
-	{0, 0, 0, 255}, {0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255},
-	{230, 159, 0, 255}, {86, 180, 233, 255}, {204, 121, 167, 255},
-}
-
 var dashes = [][]vg.Length{nil, {4, 1.5}, {1.2, 1.2}, {5, 1.5, 1.2, 1.5}, {2.5, 1.2}}
 
 var glyphs = []draw.GlyphDrawer{draw.RingGlyph{}, draw.CrossGlyph{}, draw.PyramidGlyph{}, draw.SquareGlyph{}, draw.PlusGlyph{}, draw.TriangleGlyph{}, draw.BoxGlyph{}, draw.CircleGlyph{}}
 
-func (s series) colour() color.RGBA { return palette[s.style%len(palette)] }
+// colour returns the colour of a thing on paper, as palette.Of.
+func colour(thing string) palette.Colour { return palette.Of(thing).Light }
+
+func (s series) colour() palette.Colour { return palette.Arm(s.style).Light }
 
 func (s series) line() draw.LineStyle {
 	return draw.LineStyle{Color: s.colour(), Width: vg.Points(1.1), Dashes: dashes[s.style%len(dashes)]}
@@ -119,16 +117,14 @@ func (s series) glyph() draw.GlyphStyle {
 	return draw.GlyphStyle{Color: s.colour(), Radius: vg.Points(1.7), Shape: glyphs[s.style%len(glyphs)]}
 }
 
-var grey = color.RGBA{225, 225, 225, 255}
-
 func (d *drawing) grid(x, y bool) {
 	g := plotter.NewGrid()
 	g.Vertical.Width, g.Horizontal.Width = 0, 0
 	if x {
-		g.Vertical = draw.LineStyle{Color: grey, Width: vg.Points(0.4)}
+		g.Vertical = draw.LineStyle{Color: colour("grid"), Width: vg.Points(0.4)}
 	}
 	if y {
-		g.Horizontal = draw.LineStyle{Color: grey, Width: vg.Points(0.4)}
+		g.Horizontal = draw.LineStyle{Color: colour("grid"), Width: vg.Points(0.4)}
 	}
 	d.add(g)
 }

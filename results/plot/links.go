@@ -16,6 +16,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/schema"
 	"testbed/results/summary"
+	"testbed/topo/palette"
 )
 
 // Maximum numbers of time bins.
@@ -73,22 +74,11 @@ func loadsOf(s series, repeat int, bin time.Duration, keep func(link string) boo
 // end returns the end of the last bin.
 func (l loads) end() time.Duration { return l.Bin * time.Duration(l.Bins) }
 
-// blues go from white to dark, also in grey print.
-var blues = []color.RGBA{{255, 255, 255, 255}, {198, 219, 239, 255}, {107, 174, 214, 255}, {33, 113, 181, 255}, {8, 48, 107, 255}}
-
 // levels is the number of levels of a colour scale.
 const levels = 50
 
 // shade returns the colour of a level.
-func shade(level int) color.RGBA {
-	at := float64(level) / levels * float64(len(blues)-1)
-	i := min(int(at), len(blues)-2)
-	mix := func(a, b uint8) uint8 { return uint8(math.Round(float64(a) + (at-float64(i))*(float64(b)-float64(a)))) }
-	a, b := blues[i], blues[i+1]
-	return color.RGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 255}
-}
-
-var unknown = color.RGBA{230, 210, 200, 255}
+func shade(level int) palette.Colour { return palette.Load(float64(level) / levels).Light }
 
 func (d *drawing) noLinks() error {
 	return fmt.Errorf("%w: %s", ErrNoData, d.missing(summary.LinksFile))
@@ -131,7 +121,7 @@ func utilisation(d *drawing) error {
 				to++
 			}
 			if v := level(used[from]); v != 0 {
-				fill := unknown
+				fill := colour("line")
 				if v > 0 {
 					fill = shade(v)
 				}

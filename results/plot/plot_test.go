@@ -23,6 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	"testbed/results/breakdown"
+	"testbed/results/figures"
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/rundir"
@@ -30,6 +31,7 @@ import (
 	"testbed/results/schema"
 	"testbed/results/summary"
 	"testbed/results/verdict"
+	"testbed/topo/palette"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -617,4 +619,30 @@ func TestFigureOfArms(t *testing.T) {
 		}
 	}
 	wantErr(t, "tasks.shuffle.saturated_mean", Options{}, ErrNoData, "no tasks.shuffle.saturated_mean", withTasks(t))
+}
+
+// The parts of stacks and charts have a colour of their own, and no two of one chart share it.
+func TestPartsHaveColours(t *testing.T) {
+	text := func(causes []breakdown.Cause) (out []string) {
+		for _, c := range causes {
+			out = append(out, string(c))
+		}
+		return out
+	}
+	parts := []string{}
+	for _, p := range figures.Parts {
+		parts = append(parts, p.Name)
+	}
+	for _, names := range [][]string{
+		text(breakdown.CoflowCauses()), text(breakdown.BlockCauses()), breakdown.Classes(), figures.PhaseNames(), parts,
+		{flows.NodeLocal, flows.RackLocal, flows.OffRack},
+	} {
+		seen := map[palette.Tone]string{}
+		for _, name := range names {
+			if of := palette.Of(name); !palette.Known(name) || seen[of] != "" {
+				t.Errorf("%s has no colour of its own (known: %v, that of %q)", name, palette.Known(name), seen[of])
+			}
+			seen[palette.Of(name)] = name
+		}
+	}
 }

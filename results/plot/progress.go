@@ -17,6 +17,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/schema"
 	"testbed/results/summary"
+	"testbed/topo/palette"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -123,8 +124,8 @@ func (d *drawing) oneArm() error {
 }
 
 var (
-	plain   = draw.LineStyle{Color: color.RGBA{86, 160, 211, 255}, Width: vg.Points(0.5)}
-	slow    = draw.LineStyle{Color: color.RGBA{213, 94, 0, 255}, Width: vg.Points(1.3)}
+	plain   = draw.LineStyle{Color: colour("flow"), Width: vg.Points(0.5)}
+	slow    = draw.LineStyle{Color: colour("last flow"), Width: vg.Points(1.3)}
 	overall = draw.LineStyle{Color: color.Black, Width: vg.Points(1.3), Dashes: []vg.Length{vg.Points(4), vg.Points(1.5)}}
 )
 
@@ -309,9 +310,9 @@ func (d *drawing) coflowGoodput() error {
 	d.grid(false, true)
 	low := make([]float64, bins)
 	for i, layer := range stacked {
-		a := area{bin: unit.of(bin), low: slices.Clone(low), fill: shades[i%len(shades)]}
+		a := area{bin: unit.of(bin), low: slices.Clone(low), fill: palette.Arm(i).Light}
 		if i == mostLayers {
-			a.fill = grey
+			a.fill = colour("grey")
 		}
 		for k := range low {
 			low[k] += layer[k] / scale

@@ -14,12 +14,13 @@ import (
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/summary"
+	"testbed/topo/palette"
 	"testbed/topo/units"
 	"testbed/topo/words"
 )
 
 // mostRacks is the largest number of racks in a figure: one for each colour.
-var mostRacks = len(palette)
+var mostRacks = palette.Arms
 
 // rackLoads returns the loads of racks in one repeat of an arm.
 func rackLoads(s series, repeat int) ([]metrics.RackLoad, error) {
@@ -93,7 +94,7 @@ func racks(d *drawing) error {
 		if err != nil {
 			return err
 		}
-		line.LineStyle = draw.LineStyle{Color: palette[i], Width: vg.Points(1.1), Dashes: dashes[i%len(dashes)]}
+		line.LineStyle = draw.LineStyle{Color: palette.Arm(i).Light, Width: vg.Points(1.1), Dashes: dashes[i%len(dashes)]}
 		d.add(line)
 		d.legend = append(d.legend, entry{fmt.Sprintf("rack %d, saturated %s", r.Rack, units.Percent(r.saturated.Seconds()/end.Seconds(), 0)), line})
 	}
@@ -108,7 +109,7 @@ func racks(d *drawing) error {
 	for i, r := range shown {
 		y := high * (1.04 + 0.03*float64(i))
 		for _, x := range r.Saturated() {
-			bars = append(bars, box{unit.of(r.Interval * time.Duration(x[0])), unit.of(r.Interval * time.Duration(x[1])), y, y + 0.02*high, palette[i], false, 0})
+			bars = append(bars, box{unit.of(r.Interval * time.Duration(x[0])), unit.of(r.Interval * time.Duration(x[1])), y, y + 0.02*high, palette.Arm(i).Light, false, 0})
 		}
 	}
 	if len(bars) > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"testbed/results/rundir"
 	"testbed/results/schema"
+	"testbed/topo/palette"
 	"testbed/topo/units"
 )
 
@@ -45,7 +46,7 @@ func TestRacksMarkSaturation(t *testing.T) {
 		t.Errorf("notes %q", notes)
 	}
 	bars := slices.Concat(partsOf[boxes](t, "racks", r, Options{})...)
-	if len(bars) != 1 || bars[0].x0 != 1 || bars[0].x1 != 4 || bars[0].y0 <= 120 || bars[0].fill != palette[1] {
+	if len(bars) != 1 || bars[0].x0 != 1 || bars[0].x1 != 4 || bars[0].y0 <= 120 || bars[0].fill != palette.Arm(1).Light {
 		t.Errorf("marks %+v, want one of rack 1 from 1 to 4 s above the highest load", bars)
 	}
 	lines := partsOf[*plotter.Line](t, "racks", r, Options{})

@@ -15,13 +15,11 @@ import (
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/summary"
+	"testbed/topo/palette"
 )
 
-// phaseShades are the colours of figures.PhaseNames.
-var phaseShades = []color.RGBA{{0, 114, 178, 255}, {213, 94, 0, 255}, {187, 187, 187, 255}, {0, 158, 115, 255}, {230, 159, 0, 255}}
-
 // mostUsers is the number of users with a colour of their own: those with most slot time.
-const mostUsers = 6
+const mostUsers = 7
 
 // records returns the jobs and attempts of a series in the selected repeat.
 func (d *drawing) records(s series) (r flows.Records, err error) {
@@ -69,7 +67,8 @@ func gantt(d *drawing) error {
 	}
 	unit := timesFor(last)
 	d.grid(true, false)
-	parts := make([]boxes, len(phaseShades))
+	phases := figures.PhaseNames()
+	parts := make([]boxes, len(phases))
 	ended := map[string]*marks{}
 	mark := func(name string, shape draw.GlyphDrawer, at point) {
 		if ended[name] == nil {
@@ -83,9 +82,9 @@ func gantt(d *drawing) error {
 		a := &r.Attempts[i]
 		y := -float64(row[figures.SlotOf(a)])
 		for _, x := range figures.Stretches(a) {
-			fill := phaseShades[x.Phase]
+			fill := colour(phases[x.Phase])
 			if a.Outcome != flows.Committed {
-				fill = pale(fill)
+				fill = fill.Mix(colour("ground"), 0.55)
 			}
 			parts[x.Phase] = append(parts[x.Phase], box{unit.of(x.From), unit.of(x.To), y - 0.42, y + 0.42, fill, false, vg.Points(0.2)})
 		}
@@ -102,10 +101,10 @@ func gantt(d *drawing) error {
 			backups.boxes = append(backups.boxes, box{unit.of(a.Start), unit.of(a.End), y - 0.42, y - 0.26, color.Black, false, vg.Points(0.2)})
 		}
 	}
-	for k, name := range figures.PhaseNames() {
+	for k, name := range phases {
 		if len(parts[k]) > 0 {
 			d.add(parts[k])
-			d.legend = append(d.legend, entry{name, swatch{phaseShades[k]}})
+			d.legend = append(d.legend, entry{name, swatch{colour(name)}})
 		}
 	}
 	if n := len(backups.boxes); n > 0 {
@@ -149,12 +148,6 @@ func slotsByHost(slots []figures.Slot) (out []int) {
 		out[len(out)-1]++
 	}
 	return out
-}
-
-// pale returns a lighter colour.
-func pale(c color.RGBA) color.RGBA {
-	light := func(x uint8) uint8 { return uint8(255 - (255-int(x))*45/100) }
-	return color.RGBA{light(c.R), light(c.G), light(c.B), 255}
 }
 
 type point struct{ x, y float64 }
@@ -217,7 +210,10 @@ func shares(d *drawing) error {
 	d.grid(false, true)
 	low, high := make([]float64, len(users[0].Slots)), 0.0
 	for i, u := range users {
-		a := area{bin: unit.of(bin), low: slices.Clone(low), fill: shades[i%len(shades)]}
+		a := area{bin: unit.of(bin), low: slices.Clone(low), fill: palette.Arm(i).Light}
+		if i == mostUsers {
+			a.fill = colour("grey")
+		}
 		for k, x := range u.Slots {
 			low[k] += x
 		}

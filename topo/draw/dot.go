@@ -46,7 +46,7 @@ func DOT(w io.Writer, f *topo.Fabric, o Options) error {
 		label := l.Rate.String()
 		if x, ok := o.load(l.ID); ok {
 			label += " " + units.Percent(x, 0)
-			more += ", color=" + quote(shades[shade(x)].light)
+			more += ", color=" + quote(tone(shade(x)).Light.String())
 		}
 		fmt.Fprintf(b, "\t%s -> %s [label=%s, penwidth=%.1f%s];\n", quote(from), quote(to), quote(label), thickness(l.Rate, top, 5), more)
 	}

@@ -9,19 +9,16 @@ import (
 	"unicode/utf8"
 
 	"testbed/topo"
+	"testbed/topo/palette"
 	"testbed/topo/units"
 	"testbed/topo/words"
 )
 
-// shades are the colours of loads, a fifth of [0, 1] each, on light and dark
-// ground. They go from cold to hot and differ in lightness as well as in hue.
-var shades = [...]struct{ light, dark, what string }{
-	{"#9ecae1", "#31536b", "below 20%"},
-	{"#4a90c2", "#4a90c2", "to 40%"},
-	{"#7a5fa8", "#a58bd6", "to 60%"},
-	{"#e08214", "#f0a03c", "to 80%"},
-	{"#b2182b", "#ff5a5a", "above"},
-}
+// shades are the names of loads, a fifth of [0, 1] each.
+var shades = [...]string{"below 20%", "to 40%", "to 60%", "to 80%", "above"}
+
+// tone returns the colour of the middle of a shade.
+func tone(shade int) palette.Tone { return palette.Load((float64(shade) + 0.5) / float64(len(shades))) }
 
 func shade(load float64) int { return min(int(load*float64(len(shades))), len(shades)-1) }
 
@@ -241,18 +238,21 @@ func (p *picture) hostAt(r topo.RackID, place float64) float64 {
 
 func (p *picture) head() {
 	fmt.Fprintf(p.b, `<svg xmlns="http://www.w3.org/2000/svg" class="drawing" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="sans-serif" font-size="12">`+"\n", p.width, p.height, p.width, p.height)
-	style := func(ground, ink, soft, line, box, host string, colour func(i int) string) {
-		fmt.Fprintf(p.b, ".drawing .ground{fill:%s}.drawing text{fill:%s}.drawing .soft{fill:%s}.drawing .rate{stroke:%s;stroke-width:3;paint-order:stroke;font-size:11px}.drawing line{stroke:%s}.drawing .switch{fill:%s;stroke:%s}.drawing .host{fill:%s;stroke:%s}\n",
-			ground, ink, soft, ground, line, box, line, host, line)
+	style := func(of func(palette.Tone) palette.Colour) {
+		c := func(name string) palette.Colour { return of(palette.Of(name)) }
+		fmt.Fprintf(p.b, ".drawing .ground{fill:%v}.drawing text{fill:%v}.drawing .soft{fill:%v}.drawing .rate{stroke:%v;stroke-width:3;paint-order:stroke;font-size:11px}",
+			c("ground"), c("ink"), c("soft"), c("ground"))
+		fmt.Fprintf(p.b, ".drawing line{stroke:%v}.drawing .switch{fill:%v;stroke:%[1]v}.drawing .host{fill:%[3]v;stroke:%[1]v}\n",
+			c("grey"), c("switch"), c("panel"))
 		for i := range shades {
-			fmt.Fprintf(p.b, ".drawing .l%d{stroke:%s}", i, colour(i))
+			fmt.Fprintf(p.b, ".drawing .l%d{stroke:%v}", i, of(tone(i)))
 		}
 		p.b.WriteString("\n")
 	}
 	p.b.WriteString("<style>\n")
-	style("#ffffff", "#1b1f24", "#57606a", "#8c959f", "#ddf4ff", "#f6f8fa", func(i int) string { return shades[i].light })
+	style(func(t palette.Tone) palette.Colour { return t.Light })
 	p.b.WriteString("@media (prefers-color-scheme: dark) {\n")
-	style("#0d1117", "#e6edf3", "#9198a1", "#6e7681", "#1b3a57", "#1c2128", func(i int) string { return shades[i].dark })
+	style(func(t palette.Tone) palette.Colour { return t.Dark })
 	p.b.WriteString("}\n</style>\n")
 	p.b.WriteString(`<rect class="ground" width="100%" height="100%"/>` + "\n")
 	if p.o.Title != "" {
@@ -417,7 +417,7 @@ func (p *picture) legend() {
 	fmt.Fprintf(p.b, `<text class="soft" x="%.0f" y="%.0f">load</text>`+"\n", x, y+4)
 	x += 40
 	for i, s := range shades {
-		fmt.Fprintf(p.b, `<line class="l%d" x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke-width="6"/><text class="soft" x="%.0f" y="%.0f">%s</text>`+"\n", i, x, y, x+20, y, x+25, y+4, s.what)
+		fmt.Fprintf(p.b, `<line class="l%d" x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke-width="6"/><text class="soft" x="%.0f" y="%.0f">%s</text>`+"\n", i, x, y, x+20, y, x+25, y+4, s)
 		x += 95
 	}
 }

@@ -465,7 +465,7 @@ function drawGantt(figure) {
 		for (let i = first; i < last; i++) if (run.rows[i][0] % 2) c.fillRect(0, Y(i), w - 4, row);
 		c.globalAlpha = 1;
 		timeAxis(c, left, w - 4, 2, h - foot, view.lo, view.hi);
-		const fills = [0, 1, 2, 3, 4].map(k => css(["--blue", "--verm", "--grey", "--green", "--orange"][k])), bad = css("--bad"), ink = css("--ink"), ground = css("--ground");
+		const fills = data.fills.map(css), bad = css("--bad"), ink = css("--ink"), ground = css("--ground");
 		let drawn = 0;
 		c.save(); c.beginPath(); c.rect(left, 0, w - left - 4, h - foot + 1); c.clip();
 		for (let i = first; i < last; i++) for (const a of rows[i]) {
@@ -605,10 +605,10 @@ function drawShares(figure) {
 }
 
 // Loads differ in lightness alone, which does not depend on colour vision.
-const ramps = { light: ["#fdf3df", "#fdd49e", "#fc8d59", "#d7301f", "#7f0000"], dark: ["#232a33", "#5a2f2a", "#b0432f", "#f0853f", "#ffe9a3"] };
+let ramp;
 const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 function heat(load) {
-	const stops = ramps[dark() ? "dark" : "light"], x = Math.min(1, Math.max(0, load)) * (stops.length - 1), i = Math.min(stops.length - 2, Math.floor(x)), f = x - i;
+	const stops = ramp, x = Math.min(1, Math.max(0, load)) * (stops.length - 1), i = Math.min(stops.length - 2, Math.floor(x)), f = x - i;
 	const part = (s, k) => parseInt(s.slice(1 + 2 * k, 3 + 2 * k), 16);
 	return "rgb(" + [0, 1, 2].map(k => Math.round(part(stops[i], k) + f * (part(stops[i + 1], k) - part(stops[i], k)))).join(",") + ")";
 }
@@ -643,6 +643,7 @@ function drawLinks(figure) {
 	function draw() {
 		const [c, w] = sheet(canvas, h);
 		wide = w;
+		ramp = [0, 1, 2, 3, 4].map(k => css("--load" + k));
 		for (let v = 0; v < 256; v++) shade[v] = heat(v / 200);
 		timeAxis(c, left, w - 4, 2, h - foot, 0, most * L.bin_us);
 		let n = 0;
