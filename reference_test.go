@@ -79,9 +79,9 @@ func TestCommandReference(t *testing.T) {
 func TestPolicyReference(t *testing.T) {
 	var b strings.Builder
 	table := func(params []catalog.Param, value func(catalog.Param) string) {
-		b.WriteString("\n| parameter | values | default | description |\n| --- | --- | --- | --- |\n")
+		b.WriteString("\n| parameter | values | description |\n| --- | --- | --- |\n")
 		for _, p := range params {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", p.Name, p.Values(), value(p), p.Doc)
+			fmt.Fprintf(&b, "| `%s` | %s (%s) | %s |\n", p.Name, p.Values(), strings.TrimSpace(value(p)+" "+p.Unit), p.Doc)
 		}
 	}
 	for _, role := range catalog.All().Roles() {
@@ -117,7 +117,7 @@ func TestPolicyReference(t *testing.T) {
 				names = append([]string{"all"}, names...)
 			}
 			if len(own) > 0 {
-				table(own, func(p catalog.Param) string { return fmt.Sprintf("`%v` %s", p.Default, p.Unit) })
+				table(own, func(p catalog.Param) string { return fmt.Sprintf("`%v`", p.Default) })
 			}
 			if len(names) > 0 {
 				fmt.Fprintf(&b, "\nShared: %s.\n", strings.Join(names, ", "))
@@ -126,7 +126,7 @@ func TestPolicyReference(t *testing.T) {
 		if len(several) > 0 {
 			fmt.Fprintf(&b, "\n### Shared parameters of %s policies\n", role)
 			table(several, func(p catalog.Param) string {
-				return strings.TrimSpace(strings.Join(slices.Compact(slices.Sorted(slices.Values(values[key(p)]))), ", ") + " " + p.Unit)
+				return strings.Join(slices.Compact(slices.Sorted(slices.Values(values[key(p)]))), ", ")
 			})
 		}
 	}
@@ -204,11 +204,12 @@ func TestSuiteReference(t *testing.T) {
 	}
 }
 
-// Columns that all tables of a group have, and the columns of each completion time, stand in one table.
+// Columns that several tables have, those that are figures of summary.json, and the columns of each completion time,
+// stand in one table.
 func TestExportReference(t *testing.T) {
 	var b strings.Builder
-	const head = "\n| column | type | description |\n| --- | --- | --- |\n"
-	row := func(name string, c schema.Column) {
+	const head = "\n| column | description |\n| --- | --- |\n"
+	row := func(name string, c schema.Column) string {
 		kind := string(c.Type)
 		if c.Optional {
 			kind += "?"
@@ -216,27 +217,36 @@ func TestExportReference(t *testing.T) {
 		if c.Unit != "" && !strings.HasSuffix(name, "_us") && !strings.HasSuffix(name, "_bytes") && name != "timestamp" {
 			kind += ", " + c.Unit
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, kind, c.Doc)
-	}
-	same := func(a, b schema.Column) bool {
-		return a.Name == b.Name && a.Type == b.Type && a.Unit == b.Unit && a.Optional == b.Optional && a.Doc == b.Doc
+		return fmt.Sprintf("| `%s` %s | %s |\n", name, kind, c.Doc)
 	}
 	common := export.Tables()[3].Columns[:4] // of flows and of the tables after it
-	b.WriteString("\n### Columns of all tables from `flows` on\n" + head)
-	for _, c := range common {
-		row(c.Name, c)
-	}
+	count := map[string]int{}
+	var several string
 	for i, table := range export.Tables() {
-		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n%s", table.Name, table.Doc, head)
-		columns := table.Columns
-		if i >= 3 {
-			if !slices.EqualFunc(columns[:4], common, same) {
+		for j, c := range table.Columns {
+			if i >= 3 && j < 4 && row(c.Name, c) != row(common[j].Name, common[j]) {
 				t.Errorf("the first columns of %s are not those of other tables", table.Name)
 			}
-			columns = columns[4:]
+			if count[row(c.Name, c)]++; count[row(c.Name, c)] != 2 {
+				continue
+			}
+			if strings.Contains(several, "| `"+c.Name+"` ") {
+				t.Errorf("two columns %s of several tables differ", c.Name)
+			}
+			several += row(c.Name, c)
 		}
+	}
+	figures := map[string]string{} // keys of summary.json by column
+	for _, f := range summary.Figures() {
+		figures[f.Section+"_"+f.Column] = f.Key
+	}
+	b.WriteString("\n### Columns of several tables\n" + head + several)
+	for i, table := range export.Tables() {
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n", table.Name, table.Doc)
+		var own string
+		var shared []string
 		var metric string // the first completion time, whose columns all have
-		for _, c := range columns {
+		for j, c := range table.Columns {
 			name := c.Name
 			m := completionTime.FindStringSubmatch(name)
 			if table.Name == "arms" && m != nil {
@@ -244,9 +254,24 @@ func TestExportReference(t *testing.T) {
 					continue
 				}
 				name = "<time>_" + m[2]
-				_, c.Doc, _ = strings.Cut(c.Doc, ": ")
 			}
-			row(name, c)
+			if key := figures[c.Name]; table.Name == "arms" && key != "" {
+				if m != nil {
+					_, key, _ = strings.Cut(key, ".")
+					key = "<time>." + key
+				}
+				c.Doc = "`" + key + "`"
+			}
+			switch {
+			case count[row(c.Name, c)] < 2:
+				own += row(name, c)
+			case i < 3 || j >= 4:
+				shared = append(shared, "`"+name+"`")
+			}
+		}
+		b.WriteString(head + own)
+		if shared != nil {
+			fmt.Fprintf(&b, "\nAnd %s.\n", strings.Join(shared, ", "))
 		}
 	}
 	b.WriteString("\n")
@@ -265,18 +290,25 @@ func TestSummaryReference(t *testing.T) {
 			section = "completion times"
 		}
 		if section != last {
-			fmt.Fprintf(&b, "\n### %s in summary.json\n\n| key | unit | what it is |\n| --- | --- | --- |\n", section)
+			fmt.Fprintf(&b, "\n### %s in summary.json\n\n| key | meaning |\n| --- | --- |\n", section)
 		}
 		last = section
 		key, _ := strings.CutPrefix(f.Key, last+".")
 		if of, below, ok := strings.Cut(f.Key, "."); f.Time && ok { // those of all times are equal
-			if of != "cct" {
+			if of != "cct" || strings.HasSuffix(key, "[1]") {
 				continue
 			}
 			key = "<time>." + below
 			_, f.Doc, _ = strings.Cut(f.Doc, ": ")
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", key, f.Unit.Name(), f.Doc)
+		unit := f.Unit.Name()
+		if strings.HasSuffix(key, "_us") || strings.HasSuffix(key, "_bytes") || strings.HasSuffix(key, "_bps") {
+			unit = "" // the key states it
+		}
+		if of, ok := strings.CutSuffix(key, "[0]"); ok {
+			key, f.Doc = of, strings.ReplaceAll(f.Doc, "lower end of its", "both ends of its")
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", strings.TrimSpace("`"+key+"` "+unit), f.Doc)
 	}
 	b.WriteString("\n")
 	generated(t, "docs/reference/results.md", b.String())
@@ -427,7 +459,7 @@ func TestRunDirectoryReference(t *testing.T) {
 		case strings.HasSuffix(name, ".csv"):
 			head, _, _ := strings.Cut(read(t, path), "\n")
 			for column := range strings.SplitSeq(head, ",") {
-				if !strings.Contains(tables, "| `"+column+"` |") {
+				if !strings.Contains(tables, "| `"+column+"` ") {
 					explained("the column of "+name, column)
 				}
 			}

@@ -35,7 +35,7 @@ func (r *reference) table(s *jsonschema.Schema, required []string, only func(key
 	r.rows("", s, required, only)
 }
 
-const head = "\n| key | value | default | description |\n| --- | --- | --- | --- |\n"
+const head = "\n| key | value | description |\n| --- | --- | --- |\n"
 
 func (r *reference) rows(prefix string, s *jsonschema.Schema, required []string, only func(key string) bool) {
 	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
@@ -46,9 +46,9 @@ func (r *reference) rows(prefix string, s *jsonschema.Schema, required []string,
 		initial := ""
 		switch {
 		case slices.Contains(required, key):
-			initial = "required"
+			initial = ", required"
 		case q.Default != nil:
-			initial = fmt.Sprintf("`%v`", q.Default)
+			initial = fmt.Sprintf(" (`%v`)", q.Default)
 		}
 		text := q.Description
 		if key == "kind" && len(q.Enum) == 1 {
@@ -58,7 +58,7 @@ func (r *reference) rows(prefix string, s *jsonschema.Schema, required []string,
 			text = bounds.ReplaceAllString(text, "")
 		}
 		text = strings.NewReplacer("|", `\|`, "*", `\*`).Replace(onlyOfKind.ReplaceAllString(text, ""))
-		r.row(fmt.Sprintf("| `%s%s` | %s | %s | %s |\n", prefix, key, values(q), initial, text))
+		r.row(fmt.Sprintf("| `%s%s` | %s%s | %s |\n", prefix, key, values(q), initial, text))
 		all := func(string) bool { return true }
 		if prefix == "" && q.Properties != nil && r.sectioned(key) {
 			continue
@@ -264,7 +264,7 @@ func missingRows(schema map[string]any, doc, policies string) []string {
 			list, _, _ := strings.Cut(section, " ")
 			row, ok = rows["Shared keys of "+list+" `"+key+"`"]
 		}
-		if !ok || required && !strings.Contains(row, "| required |") {
+		if !ok || required && !strings.Contains(row, ", required |") {
 			missing = append(missing, section+": "+key)
 		}
 	}

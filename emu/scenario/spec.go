@@ -24,64 +24,52 @@ var specSources embed.FS
 type Spec struct {
 	// Version is the version of the format of this file.
 	Version int `yaml:"version,omitempty" jsonschema:"default=1,minimum=1,maximum=1"`
-	// Name is the name of the experiment; run directories carry it.
+	// Name is the name of the experiment, and of run directories.
 	Name string `yaml:"name" jsonschema:"required,pattern=^[A-Za-z0-9][A-Za-z0-9._+-]*$,maxLength=64"`
-	// Vars are the variables and their defaults. ${name} in any value stands for a variable, and
-	// "testbed run --set name=value" overrides its default. A variable without a default must be
-	// set. $$ stands for a dollar sign.
+	// Vars are the variables, which ${name} in any value stands for, and their defaults, which "testbed run --set
+	// name=value" overrides. One without a default must be set. $$ is a dollar sign.
 	Vars Vars `yaml:"vars,omitempty"`
-	// Sweep is the values of variables to run the scenario with, as lists by variable, in all
-	// combinations. Each is a point, with a workload of its own. exclude lists values whose points are left
-	// out, and include lists points to add.
+	// Sweep is the values of variables to run the scenario with, as lists by variable. Each combination is a point,
+	// with a workload of its own.
 	Sweep Sweep `yaml:"sweep,omitempty"`
 	// Fabric is the network to emulate.
 	Fabric Fabric `yaml:"fabric" jsonschema:"required"`
-	// Disk is the configuration of the disks of each host. Required if the workload writes blocks or
-	// has jobs of tasks.
+	// Disk is the disks of each host. Required if the workload writes blocks or has jobs of tasks.
 	Disk *Disk `yaml:"disk,omitempty"`
-	// Heartbeat is the schedule of the reports that hosts send to the master.
+	// Heartbeat is the schedule of the reports of hosts to the master.
 	Heartbeat Heartbeat `yaml:"heartbeat"`
 	// Coordinator is the component that makes the decisions of coflow policies.
 	Coordinator Coordinator `yaml:"coordinator,omitempty"`
-	// Fluid is the configuration of the fluid model, in simulations and predictions.
+	// Fluid is the settings of the fluid model, in simulations and predictions.
 	Fluid Fluid `yaml:"fluid,omitempty"`
-	// Setup is the moment at which the connections of coflows are opened on packets. serial opens
-	// each when its flow may first send, a few at a time; completion times include that.
-	// simultaneous opens them before the coflow arrives, and the first segments of all its flows
-	// that may send leave at one moment. Reads and writes of blocks, and transfers of tasks, are
-	// always serial.
-	// simultaneous cannot be combined with faults that cut links or crash hosts.
+	// Setup is when the connections of coflows are opened on packets. serial opens each when its flow may first
+	// send, a few at a time; completion times include that. simultaneous opens them before the coflow arrives, and
+	// the first segments of its flows leave at one moment; it excludes faults that cut links or crash hosts. Blocks
+	// and transfers of tasks are always serial.
 	Setup string `yaml:"setup" jsonschema:"default=serial,enum=serial,enum=simultaneous"`
-	// Scale multiplies the sizes and times in traces and workload files, which may be those of
-	// another cluster, and the rates of this file. Other values of this file are used as written.
+	// Scale multiplies the sizes and times of traces and workload files, and the rates of this file.
 	Scale Scale `yaml:"scale"`
-	// Workload is the work of the cluster: traces of coflows to replay, writers and readers of
-	// blocks, jobs that shuffle and write, jobs of tasks, background traffic, and workload files.
+	// Workload is the work of the cluster, one of the kinds below an item.
 	Workload []Item `yaml:"workload" jsonschema:"required,minItems=1"`
-	// Tasks is the runtime of jobs of tasks: slots, shuffle, and the blocks that tasks read and write.
-	// Only with an item of kind tasks.
+	// Tasks is the runtime of jobs of tasks. Only with an item of kind tasks.
 	Tasks *Tasks `yaml:"tasks,omitempty"`
-	// Faults are the faults that occur during each run, at times on its clock.
+	// Faults are the faults of each run, at times on its clock.
 	Faults []Fault `yaml:"faults,omitempty"`
-	// Arms are the variants to compare under the same workload: policies, and changes of other keys.
+	// Arms are the variants to compare under the same workload.
 	Arms Arms `yaml:"arms" jsonschema:"required"`
-	// ForkAt is the time of a run until which all arms have the coflow policy of the first arm, and thus the same past.
-	// Arms can then differ in their coflow policies only. In virtual time the packets before it are equal.
+	// ForkAt is the time until which all arms have the coflow policy of the first one, and thus the same past (in
+	// virtual time, the same packets). Arms can then differ in coflow policies only.
 	ForkAt time.Duration `yaml:"fork_at,omitempty" least:"1ms" most:"24h" scale:"keep"`
-	// Repeat is the number of repeats of each arm, each with a random seed of its own. With at_least, at_most
-	// and until, the repeats of a point stop at the first of two or three looks, at set numbers of repeats, at which the
-	// intervals of all arms are narrow enough.
+	// Repeat is the number of repeats of each arm, each with a seed of its own. With the keys below, repeats stop
+	// at the first of two or three looks at which the intervals of all arms are narrow enough.
 	Repeat Repeats `yaml:"repeat" jsonschema:"default=1,minimum=1,maximum=1000"`
-	// Largest number of attempts for a repeat of an arm on packets: it runs again
-	// until its verdict is pass. The last attempt counts, with any verdict. Only the verdict
-	// decides, no result does. The report states why earlier attempts failed. In virtual time there is one
-	// attempt.
+	// Largest number of attempts for a repeat of an arm on packets, which runs again until its verdict is pass; the
+	// last attempt counts. In virtual time there is one.
 	Tries int `yaml:"tries" jsonschema:"default=1,minimum=1,maximum=10"`
-	// Seed is the seed of all randomness: positions of writers, paths, placements. Random draws do
-	// not depend on the arm.
+	// Seed is the seed of all random draws, which do not depend on the arm.
 	Seed uint64 `yaml:"seed" jsonschema:"default=1,minimum=0,maximum=9007199254740991"`
-	// Time is the time of trials on packets. virtual runs each in a virtual machine whose clock counts
-	// its instructions: equal trials have equal packets, on any machine that is busy or not, without root.
+	// Time is the clock of trials on packets. virtual runs each, without root, in a virtual machine whose clock
+	// counts its instructions: equal trials have equal packets.
 	Time string `yaml:"time,omitempty" jsonschema:"default=real,enum=real,enum=virtual"`
 	// Capture is the configuration of packet captures.
 	Capture Capture `yaml:"capture"`
@@ -95,8 +83,8 @@ type Repeats struct {
 	AtLeast int `yaml:"at_least" jsonschema:"required,minimum=2,maximum=999"`
 	// AtMost is the number of repeats at the last look. A look between them is at their geometric mean.
 	AtMost int `yaml:"at_most" jsonschema:"required,minimum=3,maximum=1000"`
-	// Until is the largest half-width of the intervals that end the repeats, in percent of the ratio of each arm to the
-	// first, for one or more completion times. It applies to the ratio of averages and to the geometric mean.
+	// Until is the largest half-width of the intervals that end the repeats, in percent of the ratio of each arm to
+	// the first: of averages, and of the geometric mean.
 	Until Until `yaml:"until" jsonschema:"required"`
 }
 
@@ -116,8 +104,8 @@ type Until struct {
 
 // Fabric is the shape of the network.
 type Fabric struct {
-	// Kind is the kind of fabric. leaf-spine has racks under leaf switches, which spines join.
-	// switch is one non-blocking switch, as papers on coflows assume.
+	// Kind is racks under leaf switches, which spines join, or one non-blocking switch, as papers on coflows
+	// assume.
 	Kind string `yaml:"kind" jsonschema:"default=leaf-spine,enum=leaf-spine,enum=switch"`
 	// Leaves is the number of racks, each under one leaf switch.
 	Leaves int `yaml:"leaves" jsonschema:"required,minimum=1,maximum=250" kind:"leaf-spine"`
@@ -125,28 +113,25 @@ type Fabric struct {
 	Spines int `yaml:"spines" jsonschema:"required,minimum=0,maximum=64" kind:"leaf-spine"`
 	// HostsPerLeaf is the number of hosts of each rack.
 	HostsPerLeaf int `yaml:"hosts_per_leaf" jsonschema:"required,minimum=1,maximum=250" kind:"leaf-spine"`
-	// Ports is the number of ports of the switch, with one host each: h0-00 and so on. The switch
-	// is leaf0.
+	// Ports is the number of ports of the switch leaf0, with one host each: h0-00 and so on.
 	Ports int `yaml:"ports" jsonschema:"required,minimum=1,maximum=250" kind:"switch"`
 	// HostLink is the rate of a host's link, in each direction.
 	HostLink units.Rate `yaml:"host_link" jsonschema:"required" least:"100Kbps" most:"100Gbps"`
-	// HostLinks are hosts whose links have another rate. If several entries match a host, the last
-	// one applies.
+	// HostLinks are hosts whose links have another rate. The last entry that matches a host applies.
 	HostLinks []HostLink `yaml:"host_links,omitempty" jsonschema:"minItems=1,maxItems=256"`
-	// Oversubscription is the ratio of a rack's host capacity to its uplink capacity, summed over
-	// the spines.
+	// Oversubscription is a rack's host capacity relative to its uplinks, summed over the spines.
 	Oversubscription units.Ratio `yaml:"oversubscription,omitempty" jsonschema:"default=1:1" kind:"leaf-spine"`
 	// Uplink is the rate of each link between a leaf and a spine, in each direction. Replaces
 	// oversubscription.
 	Uplink units.Rate `yaml:"uplink,omitempty" least:"100Kbps" most:"1000Gbps" kind:"leaf-spine"`
-	// CrossRack is the capacity of a rack to and from other racks, in each direction, split evenly
-	// over the spines. Replaces oversubscription.
+	// CrossRack is the capacity of a rack to and from other racks, split evenly over the spines. Replaces
+	// oversubscription.
 	CrossRack units.Rate `yaml:"cross_rack,omitempty" least:"100Kbps" most:"10Tbps" kind:"leaf-spine"`
-	// ZoneRacks is the number of consecutive racks that share a power or network zone (default:
-	// all racks share one zone). Placement policies can spread replicas over zones.
+	// ZoneRacks is the number of consecutive racks in a power or network zone, over which placement policies can
+	// spread replicas (default: all).
 	ZoneRacks int `yaml:"zone_racks,omitempty" jsonschema:"minimum=1,maximum=250" kind:"leaf-spine"`
-	// Queue is the drop-tail buffer at the entry of every link, in bytes or as the time that the
-	// link takes to empty it. It must hold at least two frames.
+	// Queue is the drop-tail buffer at the entry of every link, in bytes or as the time that the link takes to
+	// empty it. At least two frames.
 	Queue topo.Queue `yaml:"queue" jsonschema:"default=20ms"`
 	// RED is random early detection on the queues of switch ports. Without it, queues drop packets
 	// only when they are full. Requires a kernel with sch_red.
@@ -154,25 +139,23 @@ type Fabric struct {
 	// Delay is the one-way propagation delay of every link. Values above 0s require a kernel with
 	// sch_netem.
 	Delay time.Duration `yaml:"delay" jsonschema:"default=0s" least:"0s" most:"10s"`
-	// LinkModel is how links limit their rate (default: token-bucket). A token-bucket passes a packet at once after an idle
-	// moment, so that short flows end early (docs/results.md, Short flows). store-and-forward holds each packet for the
-	// time that it takes on the wire; its queue is limited in packets, of the size of a full frame. Requires a kernel with sch_netem.
+	// LinkModel is how links limit their rate (default: token-bucket). A token-bucket passes a packet at once after
+	// an idle moment, so that short flows end early (docs/results.md, Short flows). store-and-forward holds each
+	// packet for its time on the wire; its queue is limited in full frames, and it requires a kernel with
+	// sch_netem.
 	LinkModel string `yaml:"link_model,omitempty" jsonschema:"enum=token-bucket,enum=store-and-forward"`
-	// Links are links that differ in rate, queue or delay. If several entries match a link, the
-	// last one applies.
+	// Links are links that differ. The last entry that matches a link applies.
 	Links []LinkChange `yaml:"links,omitempty" jsonschema:"minItems=1,maxItems=256"`
 	// MTU is the size of the largest IP packet, a plain number of bytes.
 	MTU int `yaml:"mtu" jsonschema:"default=1500,minimum=576,maximum=65000" of:"bytes"`
-	// CongestionControl is the kernel's name of the congestion control of all TCP connections between
-	// hosts, in a run and of programs in a testbed that is up.
+	// CongestionControl is the kernel's name of the congestion control of all TCP connections between hosts, also
+	// of programs in a testbed that is up.
 	CongestionControl string `yaml:"congestion_control" jsonschema:"default=cubic,pattern=^[a-z0-9_-]+$,maxLength=15"`
-	// Convergence is the time after which routing on the other leaves reacts to a failed or
-	// restored link between a spine and a leaf. The leaf itself reacts at once.
+	// Convergence is the time after which other leaves react to a failed or restored link between a spine and a
+	// leaf, which reacts at once.
 	Convergence time.Duration `yaml:"convergence" jsonschema:"default=50ms" least:"0s" most:"1h"`
-	// ShortFlow is the size of the smallest flow whose completion time the links must reproduce
-	// within 5 %. A token bucket gives every flow about one frame in advance after an idle moment,
-	// so jumbo frames need a larger value. On a calibrated machine, links that cannot meet it are
-	// refused.
+	// ShortFlow is the size of the smallest flow whose completion time links must reproduce within 5 %. On a
+	// calibrated machine, links that cannot are refused. Jumbo frames need a larger value.
 	ShortFlow units.Bytes `yaml:"short_flow" jsonschema:"default=50KB" least:"1KB" most:"1GB" scale:"keep"`
 }
 
@@ -227,17 +210,16 @@ type Disk struct {
 	Count int `yaml:"count" jsonschema:"default=1,minimum=1,maximum=64"`
 	// Write is the write rate of each disk, such as "6.9MB/s".
 	Write units.Rate `yaml:"write" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
-	// Read is the read rate of each disk, independent of writes (default: the write rate). A token
-	// bucket of the program enforces it, also if the kernel throttles writes.
+	// Read is the read rate of each disk, independent of writes (default: the write rate). The program enforces it,
+	// also if the kernel throttles writes.
 	Read units.Rate `yaml:"read,omitempty" least:"10Kbps" most:"100Gbps"`
 	// Size is the capacity of each disk.
 	Size units.Bytes `yaml:"size" jsonschema:"default=256MB" least:"1KB" most:"100TB"`
-	// Throttle is the mechanism that holds disks to their rates. bucket is a token bucket of the
-	// program on top of direct writes. kernel is a file system on a loop device for each disk,
-	// limited by a cgroup (io.max or, on version 1, blkio); it needs root.
+	// Throttle is what holds disks to their rates. bucket is a token bucket of the program over direct writes.
+	// kernel is a file system on a loop device for each disk, limited by a cgroup (io.max, or blkio of version 1);
+	// it needs root.
 	Throttle string `yaml:"throttle" jsonschema:"default=bucket,enum=bucket,enum=kernel"`
-	// Dir is the directory of the machine under which hosts store blocks (default: the run
-	// directory).
+	// Dir is the directory under which hosts store blocks (default: the run directory).
 	Dir string `yaml:"dir,omitempty" jsonschema:"maxLength=4096"`
 }
 
@@ -251,69 +233,62 @@ func (d Disk) HostSize() units.Bytes { return d.Size * units.Bytes(d.Count) }
 type Heartbeat struct {
 	// Interval is the time between two reports of a host.
 	Interval time.Duration `yaml:"interval" jsonschema:"default=250ms" least:"1ms" most:"1h"`
-	// Phase is when in the interval each host, and each leaf, reports. random draws a time for each of them from
-	// the seed of the repeat, the same in all arms, on packets and on the fluid model, as reports in real
-	// clusters are not synchronised. together lets all report at one moment, in order of number.
+	// Phase is when in the interval each host and leaf reports: at times drawn from the seed of the repeat, the
+	// same in all arms and on both backends, or all at one moment, in order of number.
 	Phase string `yaml:"phase" jsonschema:"default=random,enum=random,enum=together"`
-	// Alpha is the weight of the newest sample in the moving average of a host's traffic, above 0
-	// and at most 1. Sinbad (SIGCOMM 2013) uses 0.2.
+	// Alpha is the weight of the newest sample in the moving average of a host's traffic, 0.2 as in Sinbad (SIGCOMM
+	// 2013).
 	Alpha float64 `yaml:"alpha" jsonschema:"default=0.2,minimum=0.000001,maximum=1"`
-	// LostAfter is the number of consecutive heartbeats that a crashed host must miss before the
-	// master considers it lost. A block pipeline waits for a silent host for that number of
-	// intervals plus one second, then continues without it.
+	// LostAfter is the number of heartbeats that a crashed host misses before the master considers it lost. A block
+	// pipeline continues without a silent host after that number of intervals plus one second.
 	LostAfter int `yaml:"lost_after" jsonschema:"default=4,minimum=1,maximum=1000"`
 }
 
 // Coordinator is the place where coflow policies decide.
 type Coordinator struct {
-	// Latency is the time between a decision and the moment its ceilings take effect: reports of
-	// agents, computation and replies together. The flows of a new coflow also wait for it. On
-	// packets, the machine adds its own delay.
+	// Latency is the time from a decision to the moment its rate caps take effect, for which the flows of a new
+	// coflow wait too. On packets, the machine adds its own delay.
 	Latency time.Duration `yaml:"latency" jsonschema:"default=0s" least:"0s" most:"1m"`
 }
 
-// Fluid is the configuration of the fluid model, in simulations and predictions.
+// Fluid is the settings of the fluid model, in simulations and predictions.
 type Fluid struct {
-	// Resolution delays the ends of transfers, blocks and computations to a multiple of it, or to the
-	// next other event if that is earlier. Ends that are close share a computation of rates, so that
-	// large shuffles are simulated several times faster. 0s is exact, except for rounding errors: chains
-	// of transfers of tasks can multiply them until they decide the order of events, which 1us makes
+	// Resolution delays the ends of transfers, blocks and computations to a multiple of it, or to the next other
+	// event, so that large shuffles are simulated several times faster. 0s is exact, except for rounding errors,
+	// which chains of transfers of tasks can multiply until they decide the order of events; 1us makes that
 	// unlikely.
 	Resolution time.Duration `yaml:"resolution" jsonschema:"default=0s" least:"0s" most:"1m"`
-	// JobsOnly lets a simulation keep the records of jobs and of their attempts, but not of each
-	// transfer of a task, whose bytes are summed up, and no log of events. A day of a large cluster
-	// has millions of transfers. Such a run cannot be replayed.
+	// JobsOnly keeps records of jobs and attempts, but of transfers of tasks only sums, and no log of events, so
+	// that such a run cannot be replayed.
 	JobsOnly bool `yaml:"jobs_only" jsonschema:"default=false"`
 }
 
 // Tasks is the runtime of jobs of tasks.
 type Tasks struct {
-	// MapSlots is the number of map tasks that a host runs at the same time.
+	// MapSlots is the number of maps that a host runs at the same time.
 	MapSlots int `yaml:"map_slots" jsonschema:"default=2,minimum=0,maximum=1000"`
-	// ReduceSlots is the number of reduce tasks that a host runs at the same time. A task scheduler
-	// that splits copying and computing lets more of them copy.
+	// ReduceSlots is the number of reduces that a host runs at the same time; splitting of copying and computing
+	// lets more copy.
 	ReduceSlots int `yaml:"reduce_slots" jsonschema:"default=2,minimum=0,maximum=1000"`
 	// Cores is the number of cores that a host has for tasks (default: no limit).
 	Cores float64 `yaml:"cores,omitempty" jsonschema:"minimum=0.001,maximum=1000000"`
 	// Memory is the memory that a host has for tasks (default: no limit).
 	Memory units.Bytes `yaml:"memory,omitempty" least:"1B" most:"1000TB"`
-	// OutOfBand lets a host send a heartbeat as soon as a task on it ends, as in Facebook's Hadoop.
-	// Otherwise its free slots wait for the next heartbeat.
+	// OutOfBand makes a host send a heartbeat as soon as a task on it ends, as in Facebook's Hadoop.
 	OutOfBand bool `yaml:"out_of_band" jsonschema:"default=false"`
-	// Slowstart is the share of the tasks of each earlier stage that must be done before tasks that
-	// fetch from it start.
+	// Slowstart is the share of the tasks of each earlier stage that must be done before tasks that fetch start.
 	Slowstart float64 `yaml:"slowstart" jsonschema:"default=0.05,minimum=0,maximum=1"`
-	// Shuffle is the start of fetches. pull fetches outputs as earlier tasks end. barrier starts all
-	// fetches of a stage when the earlier stages are done, as papers on coflows assume.
+	// Shuffle is when fetches start: as earlier tasks end, or, as papers on coflows assume, all when the earlier
+	// stages are done.
 	Shuffle string `yaml:"shuffle" jsonschema:"default=pull,enum=pull,enum=barrier"`
 	// Fetches is the largest number of simultaneous fetches of a task, each from another host.
 	Fetches int `yaml:"fetches" jsonschema:"default=5,minimum=1,maximum=1000"`
 	// FetchBatch is the largest number of outputs of one host in a fetch, 0 for no limit.
 	FetchBatch int `yaml:"fetch_batch" jsonschema:"default=10,minimum=0,maximum=1000000"`
-	// Penalty is the time for which a task does not fetch from a host after one fetch from it has
-	// failed. Each further failure in a row multiplies it by penalty_growth.
+	// Penalty is the time for which a task does not fetch from a host after a failed fetch, multiplied by
+	// penalty_growth at each further failure in a row.
 	Penalty time.Duration `yaml:"penalty" jsonschema:"default=10s" least:"1ms" most:"24h"`
-	// PenaltyGrowth is the factor between the penalties of two failures in a row.
+	// PenaltyGrowth is the factor between penalties.
 	PenaltyGrowth float64 `yaml:"penalty_growth" jsonschema:"default=1.3,minimum=1,maximum=1000"`
 	// PenaltyMax is the longest penalty.
 	PenaltyMax time.Duration `yaml:"penalty_max" jsonschema:"default=10m" least:"1ms" most:"24h"`
@@ -323,14 +298,13 @@ type Tasks struct {
 	Attempts int `yaml:"attempts" jsonschema:"default=4,minimum=1,maximum=1000"`
 	// OutputSpace is the room on each host for outputs that later stages fetch (default: no limit).
 	OutputSpace units.Bytes `yaml:"output_space,omitempty" least:"1B" most:"1000TB"`
-	// Evict is the rule where outputs exceed output_space. none leaves it to the scheduler, which sees
-	// what is left. Otherwise no task starts without room for its output, and if all jobs stop, one
-	// loses its outputs and begins again after another has ended: the one that was submitted latest, or
-	// the one with the least progress (default: none).
+	// Evict is the rule where outputs exceed output_space. none leaves it to the scheduler. Otherwise no task
+	// starts without room for its output, and if all jobs stop, the one submitted latest, or with the least
+	// progress, loses its outputs and begins again after another has ended (default: none).
 	Evict string `yaml:"evict,omitempty" jsonschema:"enum=none,enum=latest,enum=least-progress"`
-	// Input is the storage of the blocks that tasks read. They are stored before the run.
+	// Input is the blocks that tasks read, which are stored before the run.
 	Input TaskInput `yaml:"input"`
-	// Output is the storage of the blocks that tasks write.
+	// Output is the blocks that tasks write.
 	Output TaskOutput `yaml:"output"`
 	// Stragglers makes some attempts of tasks slower than others (default: all are equally fast).
 	Stragglers *Stragglers `yaml:"stragglers,omitempty"`
@@ -343,22 +317,21 @@ type Stragglers struct {
 	Probability float64 `yaml:"probability" jsonschema:"default=0.1,minimum=0,maximum=1"`
 	// Factor is the range of the factor by which a straggler is slower, uniform.
 	Factor Span `yaml:"factor" jsonschema:"default=6-10"`
-	// Spread is the spread of the other attempts: they are slower by a factor from 1 - spread to 1 + spread, uniform.
+	// Spread is the spread of other attempts: factors from 1 - spread to 1 + spread, uniform.
 	Spread float64 `yaml:"spread" jsonschema:"default=0.1,minimum=0,maximum=0.9"`
-	// MidTask is the share of stragglers that slow down after a part of their work, uniform. The others are slow from
-	// the start.
+	// MidTask is the share of stragglers that slow down after a uniform part of their work, not from the start.
 	MidTask float64 `yaml:"mid_task" jsonschema:"default=0.5,minimum=0,maximum=1"`
-	// Sticky is the share of probability that comes from hosts: for a sticky_window, all attempts that start on a host
-	// are stragglers, or none of them is because of it. The probability of an attempt stays the same.
+	// Sticky is the share of probability that comes from hosts: for a sticky_window, all attempts that start on a
+	// host are stragglers, or none because of it.
 	Sticky float64 `yaml:"sticky" jsonschema:"default=0,minimum=0,maximum=1"`
-	// StickyWindow is the time after which it is drawn again which hosts are slow. scale.time multiplies it.
+	// StickyWindow is the time after which slow hosts are drawn again. scale.time multiplies it.
 	StickyWindow time.Duration `yaml:"sticky_window" jsonschema:"default=5m" least:"1ms" most:"168h"`
-	// Tail is the distribution of factors. uniform has two classes, stragglers and others. pareto draws the factor of each
-	// attempt from a Pareto distribution from 1, whose only keys are shape and most.
+	// Tail is the distribution of factors: of stragglers and others as above, or of all attempts by a Pareto
+	// distribution from 1, whose only keys are shape and most.
 	Tail string `yaml:"tail" jsonschema:"default=uniform,enum=uniform,enum=pareto"`
-	// Shape is the shape of the Pareto distribution. Smaller values have a heavier tail.
+	// Shape is the shape of the Pareto distribution; a smaller one has a heavier tail.
 	Shape float64 `yaml:"shape" jsonschema:"default=1.26,minimum=0.1,maximum=1000"`
-	// Most is the largest factor of the Pareto distribution. Larger draws are replaced by it.
+	// Most is the largest factor, which replaces larger draws.
 	Most float64 `yaml:"most" jsonschema:"default=20,minimum=1,maximum=1000000"`
 }
 
@@ -367,44 +340,38 @@ const ParetoTail = "pareto"
 
 // TaskInput is the storage of the blocks that tasks read.
 type TaskInput struct {
-	// Placement is the placement policy, by name and with its default parameters, that chooses the
-	// hosts of input blocks on an idle cluster. Each block has a client drawn from the seed. The hosts
-	// are the same in all arms.
+	// Placement is the placement policy, with default parameters, that chooses the hosts of input blocks on an idle
+	// cluster, with clients drawn from the seed; the same in all arms.
 	Placement string `yaml:"placement" jsonschema:"default=hdfs,minLength=1,maxLength=31"`
 	// Replicas is the number of replicas of each input block, on different hosts.
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
-	// Cached keeps the input blocks in the memory of their hosts, so that disks do not limit reads of them:
-	// as in the page cache, for files that are read again and again.
+	// Cached keeps the input blocks in memory, as in the page cache, so that disks do not limit reads of them.
 	Cached bool `yaml:"cached" jsonschema:"default=false"`
 }
 
-// TaskOutput is the storage of the blocks that tasks write.
+// TaskOutput is the blocks that tasks write.
 type TaskOutput struct {
-	// Block is the size of a block; the last one of a task may be smaller (default: the size of the
-	// largest input block).
+	// Block is the size of a block, of which the last of a task may be smaller (default: the largest input block).
 	Block units.Bytes `yaml:"block,omitempty" least:"1B" most:"1TB"`
 	// Replicas is the number of replicas of each block, on different hosts.
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
 	// Packet is the unit that the write pipeline forwards and acknowledges.
 	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
-	// Window is the largest number of unacknowledged packets of a client. Together they may be at
-	// most a tenth of the block, because the client runs ahead of the slowest part of the pipeline
-	// by that amount.
+	// Window is the largest number of unacknowledged packets of a client, together at most a tenth of the block, by
+	// which it runs ahead of the pipeline.
 	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
 }
 
 // Scale holds the factors for traces, workload files, job files and rates.
 type Scale struct {
-	// Size multiplies the sizes of flows, such as "1/100" or 0.01, in workload files also those of
-	// blocks and packets, and in job files all sizes.
+	// Size multiplies the sizes of flows, in workload files also those of blocks and packets, and in job files all
+	// sizes.
 	Size workloads.Factor `yaml:"size" jsonschema:"default=1"`
-	// Time multiplies arrival times, such as "1/10" or 0.1, in workload files also the start
-	// times of writers, and in job files submissions. Processing rates in job files are multiplied by
-	// size divided by time, so that times of computation change as submissions do.
+	// Time multiplies arrival times, in workload files also the start times of writers, and in job files
+	// submissions, and times of computation (rates are multiplied by size divided by time).
 	Time workloads.Factor `yaml:"time" jsonschema:"default=1"`
-	// Rate multiplies every rate of this file, and every size in it (blocks, packets, disks,
-	// queues), so that times stay. If size has the same value, traces and workload files keep
-	// their times too.
+	// Rate multiplies every rate and every size of this file (blocks, packets, disks, queues), so that times stay.
+	// If size has the same value, those of traces and workload files stay too.
 	Rate workloads.Factor `yaml:"rate" jsonschema:"default=1"`
 }
 
@@ -413,12 +380,11 @@ const maxSpan = 62_500
 
 // Arm is one variant to compare: a combination of policies, and changes of the scenario.
 type Arm struct {
-	// Name is the name of the arm, in reports and run directories (default: the names of its
-	// policies and the values that it sets, joined by +, such as sebf+oversubscription=5to1).
+	// Name is the name of the arm (default: its policies and the values that it sets, such as
+	// sebf+oversubscription=5to1).
 	Name string `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._+=-]*$,maxLength=64"`
-	// Set is the changes of the scenario in this arm: keys with their values, merged into the file as
-	// RFC 7396 describes. null removes a key, and a list replaces the whole list. Keys that would change
-	// the workload or the hosts cannot be set.
+	// Set is the changes of the scenario in this arm, merged into the file as RFC 7396 describes: null removes a
+	// key, a list replaces the whole list. Keys that would change the workload or the hosts cannot be set.
 	Set map[string]any `yaml:"set,omitempty"`
 	// Policies are the policies by role. A role that the workload requires and that the arm does not name
 	// has the default policy of the role.
@@ -451,12 +417,10 @@ type Sweep map[string][]string
 
 // Capture is the configuration of packet captures.
 type Capture struct {
-	// Snaplen is the number of bytes of each packet to keep: at least the headers of Ethernet
-	// (14), IPv4 (20), TCP with time stamps (32) and of a transfer (92). Up to 160, only the headers
-	// of segments of transfers are kept; above, their data too.
+	// Snaplen is the number of bytes of each packet to keep, at least the headers of Ethernet (14), IPv4 (20), TCP
+	// with time stamps (32) and of a transfer (92). Above 160, data of segments are kept too.
 	Snaplen int `yaml:"snaplen" jsonschema:"default=160,minimum=158,maximum=65535" of:"bytes"`
-	// Ring is the size of the buffer between kernel and recorder, for each host and each switch
-	// with captured links.
+	// Ring is the size of the buffer between kernel and recorder of each host and switch.
 	Ring units.Bytes `yaml:"ring" jsonschema:"default=2MB" least:"64KB" most:"1GB" scale:"keep"`
 	// Links are links to capture at their switches, in addition to all hosts: names such as
 	// "leaf0>spine1", and patterns such as "leaf*>spine*". They are for inspection; all results
@@ -466,10 +430,9 @@ type Capture struct {
 
 // Limits end or refuse a run that takes too much.
 type Limits struct {
-	// Duration is the longest time for one repeat of one arm; then it is aborted.
+	// Duration is the longest time of a repeat of an arm, which is then aborted.
 	Duration time.Duration `yaml:"duration" jsonschema:"default=10m" least:"1s" most:"168h"`
-	// Stuck is the time for which a flow may stall while a link of its path is down; then it is
-	// counted as failed.
+	// Stuck is the time after which a flow fails that stalls while a link of its path is down.
 	Stuck time.Duration `yaml:"stuck" jsonschema:"default=10s" least:"1ms" most:"24h"`
 	// Flows is the largest number of flows of the workload.
 	Flows int `yaml:"flows" jsonschema:"default=200000,minimum=1,maximum=100000000"`
@@ -477,8 +440,8 @@ type Limits struct {
 	Blocks int `yaml:"blocks" jsonschema:"default=100000,minimum=1,maximum=100000000"`
 	// Tasks is the largest number of tasks of the workload (default: 2000000).
 	Tasks int `yaml:"tasks,omitempty" jsonschema:"minimum=1,maximum=100000000"`
-	// Alone is the largest number of tasks of the jobs that are simulated alone in a repeat, for their
-	// slowdown (default: 20000). Equal jobs are simulated once; with more tasks, no slowdown is known.
+	// Alone is the largest number of tasks of the different jobs of a repeat that are simulated alone for their
+	// slowdown (default: 20000); with more, none is known.
 	Alone int `yaml:"alone,omitempty" jsonschema:"minimum=1,maximum=100000000"`
 	// Trace is the size of the largest trace, workload or job file that is read.
 	Trace units.Bytes `yaml:"trace" jsonschema:"default=64MB" least:"1KB" most:"4GB" scale:"keep"`

@@ -26,8 +26,7 @@ type LinkDownFault struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=link-down"`
 	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Link is the link to cut, such as "leaf0<>spine1", or a pattern for several, such as
-	// "leaf0<>h0-*".
+	// Link is the link, such as leaf0<>spine1, or a pattern such as leaf0<>h0-*.
 	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=256"`
 	// For is the duration of the fault (default: until the end of the run).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
@@ -36,9 +35,9 @@ type LinkDownFault struct {
 // LinkFlapFault cuts and restores links several times.
 type LinkFlapFault struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=link-flap"`
-	// At is the time at which the links go down first.
+	// At is the time of the first outage.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Link is the link that flaps, such as "h0-03<>leaf0".
+	// Link is the link, such as h0-03<>leaf0.
 	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=256"`
 	// Down is the duration of each outage.
 	Down time.Duration `yaml:"down" jsonschema:"required" least:"1ms" most:"24h"`
@@ -53,8 +52,7 @@ type LinkRateFault struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=link-rate"`
 	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Link is the link whose rate changes, one direction as in "leaf0>spine1" or both as in
-	// "leaf0<>spine1".
+	// Link is the link, one direction as in leaf0>spine1 or both as in leaf0<>spine1.
 	Link string `yaml:"link" jsonschema:"required,minLength=1,maxLength=256"`
 	// Rate is the rate of the link during the fault.
 	Rate units.Rate `yaml:"rate" jsonschema:"required" least:"10Kbps" most:"1000Gbps"`
@@ -67,11 +65,11 @@ type HostCrashFault struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=host-crash"`
 	// At is the time of the crash.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Host is the name of the host that crashes.
+	// Host is the name of the host.
 	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=64"`
 	// For is the time until the host returns (default: it does not return).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
-	// Disk is the state of the stored blocks when the host returns: kept or lost.
+	// Disk is the state of stored blocks when the host returns.
 	Disk string `yaml:"disk" jsonschema:"default=kept,enum=kept,enum=lost"`
 }
 
@@ -80,7 +78,7 @@ type SlowDiskFault struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=slow-disk"`
 	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Host is the name of the host of the disk.
+	// Host is the name of the host.
 	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=64"`
 	// Rate is the write rate of the disk during the fault.
 	Rate units.Rate `yaml:"rate" jsonschema:"required" least:"10Kbps" most:"100Gbps"`
@@ -93,7 +91,7 @@ type SlowCPUFault struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=slow-cpu"`
 	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Host is the name of the slow host.
+	// Host is the name of the host.
 	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=64"`
 	// Share is the share of the time in which the host works.
 	Share float64 `yaml:"share" jsonschema:"required,minimum=0.01,maximum=1"`
@@ -112,14 +110,13 @@ type SpineDownFault struct {
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
 }
 
-// LostReportsFault drops the reports of hosts on links and disks before they reach the master,
-// which does not consider the hosts lost.
+// LostReportsFault drops the reports of hosts on links and disks to the master, which does not consider the hosts
+// lost.
 type LostReportsFault struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=lost-reports"`
 	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Host is the host whose reports are lost, such as "h0-03", or a pattern for several, such as
-	// "h0-*".
+	// Host is the host, or a pattern such as h0-*.
 	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=256"`
 	// For is the duration of the fault (default: until the end of the run).
 	For time.Duration `yaml:"for,omitempty" least:"1ms" most:"24h"`
@@ -131,8 +128,7 @@ type LateReportsFault struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=late-reports"`
 	// At is the start time of the fault.
 	At time.Duration `yaml:"at" jsonschema:"required" least:"0s" most:"24h"`
-	// Host is the host whose reports are late, such as "h0-03", or a pattern for several, such as
-	// "h0-*".
+	// Host is the host, or a pattern such as h0-*.
 	Host string `yaml:"host" jsonschema:"required,minLength=1,maxLength=256"`
 	// By is the delay of a report.
 	By time.Duration `yaml:"by" jsonschema:"required" least:"1ms" most:"1h"`

@@ -22,30 +22,28 @@ type Item struct {
 	File       *FileItem
 }
 
-// TraceItem replays the coflows of a trace file, in the format of the public coflow-benchmark or
-// another format that "testbed trace" writes. The format is detected from the content.
+// TraceItem replays the coflows of a trace file, in a format that "testbed trace" reads.
 type TraceItem struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=trace"`
-	// Path is the path of the trace, relative to this file; a path from --set is relative to the
-	// working directory.
+	// Path is the path of the file, relative to this file; from --set, to the working directory.
 	Path string `yaml:"path" jsonschema:"required,minLength=1,maxLength=4096"`
-	// First is the number of coflows to replay, from the start of the trace (default: all).
+	// First is the number of coflows to replay, from the start (default: all).
 	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=10000000"`
-	// Merge joins the flows of a coflow that run between the same two hosts into one.
+	// Merge joins the flows of a coflow between the same two hosts.
 	Merge bool `yaml:"merge" jsonschema:"default=true"`
-	// MB is the megabyte of a trace that does not state bytes: MB is 10⁶ bytes; MiB is 2²⁰, as in
-	// the simulator published with the Facebook trace.
+	// MB is the megabyte of a trace that does not state bytes: 10⁶ bytes, or 2²⁰ as in the simulator published with
+	// the Facebook trace.
 	MB string `yaml:"mb" jsonschema:"default=MB,enum=MB,enum=MiB"`
 }
 
-// WritersItem starts clients that each write blocks, one after another.
+// WritersItem starts clients that write blocks one after another.
 type WritersItem struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=writers"`
-	// Count is the number of writers, on different hosts drawn from the seed. Excludes hosts.
+	// Count is the number of clients, on different hosts drawn from the seed. Excludes hosts.
 	Count int `yaml:"count,omitempty" jsonschema:"minimum=1,maximum=62500"`
-	// Hosts are the names of the hosts that write, such as h0-00: rack 0, host 0. Excludes count.
+	// Hosts are the hosts of the clients, such as h0-00: rack 0, host 0. Excludes count.
 	Hosts []string `yaml:"hosts,omitempty" jsonschema:"minItems=1"`
-	// Blocks is the number of blocks that each writer writes.
+	// Blocks is the number of blocks of each client.
 	Blocks int `yaml:"blocks" jsonschema:"required,minimum=1,maximum=100000"`
 	// Block is the size of a block.
 	Block units.Bytes `yaml:"block" jsonschema:"required" least:"1B" most:"1TB"`
@@ -53,46 +51,42 @@ type WritersItem struct {
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
 	// Packet is the unit that the write pipeline forwards and acknowledges.
 	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
-	// Window is the largest number of unacknowledged packets of a client. Together they may be at
-	// most a tenth of the block, because the client runs ahead of the slowest part of the pipeline
-	// by that amount.
+	// Window is the largest number of unacknowledged packets of a client, together at most a tenth of the block, by
+	// which it runs ahead of the pipeline.
 	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
-	// Start is the start time of the writers.
+	// Start is the start time.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
-	// Spread delays the start of each writer by a random time from 0 to this value.
+	// Spread is the largest random delay of the start of each client.
 	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
 }
 
-// ReadersItem starts clients that each fetch blocks of this workload, one after another, from the
-// nearest replica. A reader waits for a block that is not written yet.
+// ReadersItem starts clients that fetch blocks of this workload one after another, from the nearest replica, and
+// wait for those that are not written yet.
 type ReadersItem struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=readers"`
-	// Count is the number of readers, on different hosts drawn from the seed. Excludes hosts.
+	// Count is the number of clients, on different hosts drawn from the seed. Excludes hosts.
 	Count int `yaml:"count,omitempty" jsonschema:"minimum=1,maximum=62500"`
-	// Hosts are the names of the hosts that read, such as h0-00: rack 0, host 0. Excludes count.
+	// Hosts are the hosts of the clients, such as h0-00: rack 0, host 0. Excludes count.
 	Hosts []string `yaml:"hosts,omitempty" jsonschema:"minItems=1"`
-	// Blocks is the number of blocks that each reader fetches, each drawn from all blocks by the
-	// seed.
+	// Blocks is the number of blocks that each client fetches, drawn from the seed.
 	Blocks int `yaml:"blocks" jsonschema:"required,minimum=1,maximum=100000"`
-	// Of selects the blocks to read: all, those of jobs, or those of the other writers.
+	// Of is which blocks are read: all, those of jobs, or those of other writers.
 	Of string `yaml:"of" jsonschema:"default=all,enum=all,enum=writers,enum=jobs"`
-	// Start is the start time of the readers.
+	// Start is the start time.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
-	// Spread delays the start of each reader by a random time from 0 to this value.
+	// Spread is the largest random delay of the start of each client.
 	Spread time.Duration `yaml:"spread" jsonschema:"default=0s" least:"0s" most:"24h"`
 }
 
-// JobsItem draws jobs that arrive at random. Most jobs shuffle before their reducers write, the
-// others only write. docs/workloads.md describes how they are drawn.
+// JobsItem draws jobs that arrive at random, and shuffle and write, or only write (docs/workloads.md).
 type JobsItem struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=jobs"`
 	// Count is the number of jobs.
 	Count int `yaml:"count" jsonschema:"required,minimum=1,maximum=1000000"`
 	// Interval is the average time between two arrivals. Excludes load.
 	Interval time.Duration `yaml:"interval,omitempty" least:"1us" most:"24h"`
-	// Load is the load of the jobs on the links toward the racks while jobs arrive, as a share of
-	// their capacity: shuffles, and one copy of each block. On one rack it counts all copies, and
-	// the links of hosts. Excludes interval.
+	// Load is the load of the jobs on the links toward racks while jobs arrive, as a share of their capacity:
+	// shuffles, and one copy of each block; on one rack, on the links of hosts, with all copies. Excludes interval.
 	Load float64 `yaml:"load,omitempty" jsonschema:"minimum=0.000001,maximum=100"`
 	// Start is the time of the first possible arrival.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
@@ -102,37 +96,31 @@ type JobsItem struct {
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
 	// Packet is the unit that the write pipeline forwards and acknowledges.
 	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
-	// Window is the largest number of unacknowledged packets of a client. Together they may be at
-	// most a tenth of the block, because the client runs ahead of the slowest part of the pipeline
-	// by that amount.
+	// Window is the largest number of unacknowledged packets of a client, together at most a tenth of the block, by
+	// which it runs ahead of the pipeline.
 	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
-	// WholeBlocks rounds the output of a writer up to whole blocks. Without it, the last block of
-	// a file has any size.
+	// WholeBlocks rounds the output of a writer up to whole blocks.
 	WholeBlocks bool `yaml:"whole_blocks" jsonschema:"default=false"`
-	// Small is the share of all blocks that are small files in addition to the output, from 0 to
-	// 0.95.
+	// Small is the share of all blocks that are small files in addition to the output.
 	Small float64 `yaml:"small" jsonschema:"default=0,minimum=0,maximum=0.95"`
-	// SmallBlock is the size of the largest small file (default: an eighth of a block). Sizes are
-	// drawn uniformly.
+	// SmallBlock is the size of the largest small file, uniform (default: an eighth of a block).
 	SmallBlock units.Bytes `yaml:"small_block,omitempty" least:"1B" most:"1TB"`
-	// Mappers is the range of the number of mappers of a job that shuffles.
+	// Mappers is the range of mappers of a job that shuffles.
 	Mappers Span `yaml:"mappers" jsonschema:"default=2-8"`
-	// Reducers is the range of the number of reducers of a job that shuffles, at most one per
-	// block that it writes.
+	// Reducers is the range of its reducers, at most one per block that it writes.
 	Reducers Span `yaml:"reducers" jsonschema:"default=1-8"`
-	// Writers is the range of the number of writers of a job that only writes.
+	// Writers is the range of writers of a job that only writes.
 	Writers Span `yaml:"writers" jsonschema:"default=1-4"`
-	// Blocks is the range of the number of blocks that each writer of such a job writes.
+	// Blocks is the range of blocks of each of its writers.
 	Blocks Span `yaml:"blocks" jsonschema:"default=1-3"`
-	// Output is the average output of a job over all bins, without replicas (default: the value
-	// with which the jobs that only write have their share of the bytes).
+	// Output is the average output of a job over all bins, without replicas (default: that with which jobs that
+	// only write have their share of the bytes).
 	Output units.Bytes `yaml:"output,omitempty" least:"1B" most:"1TB"`
-	// ShuffleRate is the rate at which a reducer is assumed to fetch on an idle cluster; the sizes
-	// of shuffles follow from it. Default: a host's share of its rack's links to the spines, or
-	// the rate of its own link if that is less.
+	// ShuffleRate is the rate at which a reducer is assumed to fetch, from which sizes of shuffles follow. Default:
+	// a host's share of its rack's links to the spines, or of its own link if less.
 	ShuffleRate units.Rate `yaml:"shuffle_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// WriteRate is the rate at which a reducer is assumed to write. Default: the rate of a disk,
-	// or that of a host's link if that is less.
+	// WriteRate is the rate at which a reducer is assumed to write. Default: that of a disk, or of a host's link if
+	// less.
 	WriteRate units.Rate `yaml:"write_rate,omitempty" least:"1Kbps" most:"100Gbps"`
 	// OffHot keeps reducers and writers off the leaves that the background of this workload makes
 	// hot when the job arrives.
@@ -144,9 +132,9 @@ type JobsItem struct {
 
 // Bin is one class of jobs.
 type Bin struct {
-	// Jobs is the bin's share of the jobs, relative to the other bins'.
+	// Jobs is the bin's share of the jobs, relative to other bins.
 	Jobs int `yaml:"jobs" jsonschema:"required,minimum=1,maximum=1000000"`
-	// Bytes is the bin's share of the bytes written, relative to the other bins'.
+	// Bytes is the bin's share of the bytes written.
 	Bytes int `yaml:"bytes" jsonschema:"required,minimum=1,maximum=1000000"`
 	// From is the smallest share of its time in which a job writes; 1 for jobs that only write.
 	From float64 `yaml:"from" jsonschema:"required,minimum=0.001,maximum=1"`
@@ -154,25 +142,22 @@ type Bin struct {
 	To float64 `yaml:"to" jsonschema:"required,minimum=0.001,maximum=1"`
 }
 
-// TasksItem submits jobs of map and reduce tasks, which run in the slots that the section tasks
-// describes: the jobs of a job file, or jobs that a generator draws from the seed and the repeat.
-// docs/job-workloads.md describes files, generators and scaling. It cannot be combined with jobs of
-// other kinds.
+// TasksItem submits jobs of map and reduce tasks, from a job file or drawn by a generator from the seed and the
+// repeat (docs/job-workloads.md). It excludes jobs of other kinds.
 type TasksItem struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=tasks"`
-	// Path is the path of a job file, as "testbed workload jobs" writes it, relative to this file; a
-	// path from --set is relative to the working directory. Excludes generator.
+	// Path is the path of a job file, as for other kinds. Excludes generator.
 	Path string `yaml:"path,omitempty" jsonschema:"minLength=1,maxLength=4096"`
-	// Generator is the generator of the jobs: bm is the macro benchmark of the FAIR report, mix draws
-	// jobs of weighted profiles, simulation is the workload of the simulation in the FAIR report,
-	// benchmarks has the twelve benchmarks of the ShuffleWatcher report, bins the workloads of the Dolly report. Excludes path.
+	// Generator is the generator of the jobs: the macro benchmark of the FAIR report, jobs of weighted profiles,
+	// the simulation of the FAIR report, the twelve benchmarks of the ShuffleWatcher report, or the workloads of
+	// the Dolly report. Excludes path.
 	Generator string `yaml:"generator,omitempty" jsonschema:"enum=bm,enum=mix,enum=simulation,enum=benchmarks,enum=bins"`
 	// First is the number of jobs to submit, in order of submission (default: all).
 	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=1000000"`
 	// Start is added to the time of each submission.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
-	// RateFactor multiplies processing rates, in addition to scale. Two of rate_factor, size_factor
-	// and time_factor determine the third: size is rate times time. With rate_factor alone, sizes stay.
+	// RateFactor multiplies processing rates, in addition to scale. Size is rate times time: two of the factors
+	// determine the third; alone, sizes stay.
 	RateFactor workloads.Factor `yaml:"rate_factor,omitempty"`
 	// SizeFactor multiplies all sizes of jobs. Alone, or with time_factor alone, rates stay.
 	SizeFactor workloads.Factor `yaml:"size_factor,omitempty"`
@@ -183,38 +168,34 @@ type TasksItem struct {
 	// Jobs is the number of jobs of the generators mix (default: 100), simulation (default: 30),
 	// benchmarks (default: 360) and bins (default: 1000).
 	Jobs int `yaml:"jobs,omitempty" jsonschema:"minimum=1,maximum=1000000"`
-	// Workers is the number of users in a closed loop of the generators mix and benchmarks, named u1, u2 and so on: each
-	// submits its next job when its job has ended. The jobs are dealt to them in turn (default: none;
-	// jobs are submitted without regard to others). Excludes users.
+	// Workers is the number of users in a closed loop of the generators mix and benchmarks: each submits its next
+	// job when its job has ended. Jobs are dealt to them in turn (default: none). Excludes users.
 	Workers int `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=100000"`
-	// Gap is the mean time between submissions of a generator (default: 30s; for benchmarks 40s, for
-	// simulation 0s, all at the start). With workers, it is the mean time between the end of a job and the submission of
-	// its worker's next (default: 0s). Excludes utilization.
+	// Gap is the mean time between submissions of a generator (default: 30s; benchmarks 40s, simulation 0s), with
+	// workers from the end of a job to its worker's next (default: 0s). Excludes utilization.
 	Gap *time.Duration `yaml:"gap,omitempty" least:"0s" most:"24h"`
-	// Tasks multiplies the numbers of maps of the generator bm, such as 1/8 for a cluster with an
-	// eighth of the slots (default: 1).
+	// Tasks multiplies the numbers of maps of the generator bm (default: 1).
 	Tasks workloads.Factor `yaml:"tasks,omitempty"`
 	// Block is the input of a map of a generator (default: 128MB).
 	Block units.Bytes `yaml:"block,omitempty" least:"1B" most:"1TB"`
-	// File is the name of a file that the jobs of a generator read: map i of each reads its block i, as do
-	// jobs of other items with this file (default: each job reads blocks of its own).
+	// File is the name of a file whose block i map i of each job of a generator reads, also in other items
+	// (default: each job reads blocks of its own).
 	File string `yaml:"file,omitempty" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._-]*$,maxLength=64"`
-	// Maps is the range of the number of maps of a job of the generator mix (default: 1-20).
+	// Maps is the range of maps of a job of the generator mix (default: 1-20).
 	Maps Span `yaml:"maps,omitempty"`
-	// MapRate is the rate at which maps of the generators mix, benchmarks and bins consume their input (default: 8MB/s; for bins 20MB/s).
+	// MapRate is the rate at which maps of the generators mix, benchmarks and bins consume input (default: 8MB/s;
+	// bins 20MB/s).
 	MapRate units.Rate `yaml:"map_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// SortRate is the rate at which reduces of the generators bm, mix and benchmarks sort what they fetched
-	// (default: 50MB/s).
+	// SortRate is the rate at which reduces of bm, mix and benchmarks sort what they fetched (default: 50MB/s).
 	SortRate units.Rate `yaml:"sort_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// ReduceRate is the rate at which reduces of the generators mix and benchmarks consume what they sorted
-	// (default: 8MB/s).
+	// ReduceRate is the rate at which reduces of mix and benchmarks consume what they sorted (default: 8MB/s).
 	ReduceRate units.Rate `yaml:"reduce_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// Spread is the spread of the times of tasks of the generators mix, benchmarks and bins: each consumes its input in the time
-	// that follows from its rate times a factor from 1 - spread to 1 + spread, uniform by task.
+	// Spread is the spread of the times of tasks of mix, benchmarks and bins: a factor from 1 - spread to 1 +
+	// spread, uniform by task.
 	Spread float64 `yaml:"spread,omitempty" jsonschema:"minimum=0,maximum=0.9"`
 	// Skew is the Zipf exponent of the shares of a job's reduces, 0 for equal shares.
 	Skew float64 `yaml:"skew,omitempty" jsonschema:"minimum=0,maximum=10"`
-	// Users is the number of users of a generator, named u1, u2 and so on (default: 30).
+	// Users is the number of users of a generator, u1, u2 and so on (default: 30).
 	Users int `yaml:"users,omitempty" jsonschema:"minimum=1,maximum=100000"`
 	// UserSkew is the Zipf exponent of the users' shares of jobs, 0 for equal shares.
 	UserSkew float64 `yaml:"user_skew,omitempty" jsonschema:"minimum=0,maximum=10"`
@@ -225,51 +206,49 @@ type TasksItem struct {
 	// to the profile (default: for benchmarks 20 % of the jobs with 1 map, 19 % with 2 to 8, 21 % with 9
 	// to 60, 10 % with 61 to 150 and 30 % with 151 to 400; for mix none). Excludes maps.
 	Sizes []TaskSize `yaml:"sizes,omitempty" jsonschema:"minItems=1,maxItems=1000"`
-	// Mix is the shares of jobs with heavy, medium and light shuffle of the generator benchmarks,
-	// relative to each other (default: 40, 20 and 40).
+	// Mix is the relative shares of jobs with heavy, medium and light shuffle of benchmarks (default: 40, 20 and
+	// 40).
 	Mix *ClassMix `yaml:"mix,omitempty"`
-	// Workload is the cluster whose shares of jobs in the bins of their numbers of tasks the generator bins has
-	// (default: facebook). docs/job-workloads.md has the bins.
+	// Workload is the cluster whose shares of jobs by bin of the numbers of tasks the generator bins has (default:
+	// facebook; docs/job-workloads.md).
 	Workload string `yaml:"workload,omitempty" jsonschema:"enum=facebook,enum=bing"`
-	// Smallest is the number of tasks of the smallest job of the generator bins (default: 1). Bins keep their shares of jobs.
+	// Smallest is the number of tasks of the smallest job of bins (default: 1). Bins keep their shares.
 	Smallest int `yaml:"smallest,omitempty" jsonschema:"minimum=1,maximum=10000"`
-	// Largest is the number of tasks of the largest job of the generator bins (default: 10000). Bins keep their
-	// shares of jobs.
+	// Largest is the number of tasks of the largest job of bins (default: 10000).
 	Largest int `yaml:"largest,omitempty" jsonschema:"minimum=1,maximum=10000"`
-	// Phases is the number of stages of a job of the generator bins, in which each after the first fetches the output of the one
-	// before; jobs with fewer tasks have a stage for each task (default: 2, maps and reduces).
+	// Phases is the number of stages of a job of bins, each of which fetches the output of the one before; jobs
+	// with fewer tasks have a stage for each (default: 2).
 	Phases int `yaml:"phases,omitempty" jsonschema:"minimum=1,maximum=100"`
-	// Pattern selects which tasks of the stage before a task of the generator bins fetches from: all; tasks of its own, next to each
+	// Pattern is which tasks of the stage before a task of bins fetches from: all; tasks of its own, next to each
 	// other, so that each output is fetched once; or the one with its index, of equally many (default: all-to-all).
 	Pattern string `yaml:"pattern,omitempty" jsonschema:"enum=all-to-all,enum=many-to-one,enum=one-to-one"`
-	// Reduces is the number of tasks of each later stage of a job of the generator bins, relative to its maps (default: 0.5).
+	// Reduces is the number of tasks of each later stage of a job of bins, relative to its maps (default: 0.5).
 	Reduces float64 `yaml:"reduces,omitempty" jsonschema:"minimum=0,maximum=1"`
-	// Utilization is the mean share of all slots that the tasks of the generator bins use from the first submission to the
-	// last, on idle links, without stragglers and further attempts; gap follows from it. Excludes gap.
+	// Utilization is the mean share of all slots that tasks of bins use from the first submission to the last, on
+	// idle links, without stragglers and further attempts, from which gap follows. Excludes gap.
 	Utilization float64 `yaml:"utilization,omitempty" jsonschema:"minimum=0.000001,maximum=100"`
-	// ShuffleShare is the share of its time in which a job of the generator bins fetches at the rate nic, if all its tasks run at
-	// once; the sizes of fetches follow from it (default: 0.25).
+	// ShuffleShare is the share of its time in which a job of bins fetches at the rate nic, if all its tasks run at
+	// once, from which sizes of fetches follow (default: 0.25).
 	ShuffleShare *float64 `yaml:"shuffle_share,omitempty" jsonschema:"minimum=0,maximum=0.9"`
-	// NIC is the rate at which a task of the generator bins is assumed to fetch (default: that of a host's link).
+	// NIC is the rate at which a task of bins is assumed to fetch (default: that of a host's link).
 	NIC units.Rate `yaml:"nic,omitempty" least:"1Kbps" most:"100Gbps"`
 }
 
 // TaskSize is a class of the numbers of maps of jobs.
 type TaskSize struct {
-	// Weight is the class's share of the jobs, relative to the other classes'.
+	// Weight is the class's share of the jobs, relative to others.
 	Weight int `yaml:"weight" jsonschema:"default=1,minimum=1,maximum=1000000"`
-	// Maps is the range of the number of maps, log-uniform.
+	// Maps is the range of maps, log-uniform.
 	Maps Span `yaml:"maps" jsonschema:"required"`
 }
 
 // ClassMix is the mix of the generator benchmarks.
 type ClassMix struct {
-	// Heavy is the share of jobs whose maps put out as much as they read (default: 0, as for
-	// the other shares).
+	// Heavy is the share of jobs whose maps put out as much as they read (default: 0).
 	Heavy int `yaml:"heavy,omitempty" jsonschema:"minimum=0,maximum=1000"`
-	// Medium is the share of jobs whose maps put out 0.55 of what they read.
+	// Medium is the same for 0.55 of what they read.
 	Medium int `yaml:"medium,omitempty" jsonschema:"minimum=0,maximum=1000"`
-	// Light is the share of jobs whose maps put out 0.1 of what they read.
+	// Light is the same for 0.1 of what they read.
 	Light int `yaml:"light,omitempty" jsonschema:"minimum=0,maximum=1000"`
 }
 
@@ -277,15 +256,13 @@ type ClassMix struct {
 type TaskProfile struct {
 	// Name is the name of the profile.
 	Name string `yaml:"name" jsonschema:"required,pattern=^[A-Za-z0-9][A-Za-z0-9._-]*$,maxLength=64"`
-	// Weight is the profile's share of the jobs, relative to the other profiles'.
+	// Weight is the profile's share of the jobs, relative to others.
 	Weight int `yaml:"weight" jsonschema:"default=1,minimum=1,maximum=1000000"`
-	// Maps is the range of the number of maps of a job (default: that of the item).
+	// Maps is the range of maps of a job (default: that of the item).
 	Maps Span `yaml:"maps,omitempty"`
-	// Reduces is the number of reduces relative to that of maps, rounded, and at least one; 0 for jobs
-	// without reduces.
+	// Reduces is the number of reduces relative to maps, rounded, at least one; 0 for none.
 	Reduces float64 `yaml:"reduces" jsonschema:"default=0,minimum=0,maximum=1"`
-	// KeepMap is the ratio of the output of maps to their input. Maps of a job without reduces write
-	// it as blocks.
+	// KeepMap is the ratio of the output of maps to their input, which maps without reduces write as blocks.
 	KeepMap float64 `yaml:"keep_map" jsonschema:"required,minimum=0,maximum=1000"`
 	// KeepReduce is the ratio of the blocks that reduces write to what they fetch.
 	KeepReduce float64 `yaml:"keep_reduce" jsonschema:"default=0,minimum=0,maximum=1000"`
@@ -297,35 +274,31 @@ type TaskProfile struct {
 	ReduceRate units.Rate `yaml:"reduce_rate,omitempty" least:"1Kbps" most:"100Gbps"`
 }
 
-// BackgroundItem sends shuffles into all leaves, most of them into a few leaves that are hot for a
-// while. Averages over coflows and jobs exclude them.
+// BackgroundItem sends shuffles, most of them into a few leaves that are hot for a while. No average includes them.
 type BackgroundItem struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=background"`
 	// HotLeaves is the number of leaves that are hot at any time.
 	HotLeaves int `yaml:"hot_leaves" jsonschema:"required,minimum=1,maximum=249"`
-	// Intensity is the load on the links toward all leaves, as a share of their capacity.
+	// Intensity is the load on the links toward leaves, as a share of their capacity.
 	Intensity float64 `yaml:"intensity" jsonschema:"default=0.35,minimum=0.000001,maximum=1"`
 	// HotShare is the share of that load that goes to the hot leaves.
 	HotShare float64 `yaml:"hot_share" jsonschema:"default=0.7,minimum=0.000001,maximum=1"`
-	// Persist is the time for which leaves stay hot before others are drawn. It should be much
-	// longer than a heartbeat and than the write of a block.
+	// Persist is the time for which leaves stay hot: much longer than a heartbeat and the write of a block.
 	Persist time.Duration `yaml:"persist" jsonschema:"required" least:"1ms" most:"24h"`
 	// Transfer is the size of one coflow.
 	Transfer units.Bytes `yaml:"transfer" jsonschema:"required" least:"64B" most:"1TB"`
 	// Senders is the number of senders of a coflow, in other racks, to one host.
 	Senders int `yaml:"senders" jsonschema:"default=4,minimum=1,maximum=64"`
-	// Start is the start time of the load.
+	// Start is the start time.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
 	// For is the time during which coflows arrive.
 	For time.Duration `yaml:"for" jsonschema:"required" least:"1ms" most:"24h"`
 }
 
-// FileItem takes coflows, writers and jobs from a workload file, such as "testbed workload
-// generate" writes.
+// FileItem takes coflows, writers and jobs from a file that "testbed workload generate" writes.
 type FileItem struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=workload"`
-	// Path is the path of the file, relative to this file; a path from --set is relative to the
-	// working directory.
+	// Path is the path of the file, relative to this file; from --set, to the working directory.
 	Path string `yaml:"path" jsonschema:"required,minLength=1,maxLength=4096"`
 }
 

@@ -30,14 +30,14 @@ const (
 func reallocate() Param {
 	return Param{Name: "reallocate", Type: Choice, Choices: []string{"flows", "coflows"}, Default: "flows",
 		Durations: true, Min: int64(shortestInterval), Max: int64(longestInterval),
-		Doc: "when to decide: flows, whenever a coflow arrives or ends or a flow ends; coflows, only when a coflow arrives or ends; a duration such as 8ms, at its multiples"}
+		Doc: "when to decide: when a coflow arrives or a flow or coflow ends; only when a coflow arrives or ends; at multiples of a duration such as 8ms"}
 }
 
 // keyParam is the parameter that selects whether coflows are ranked by their current or
 // their initial state.
 func keyParam() Param {
 	return Param{Name: "key", Type: Choice, Choices: []string{"remaining", "initial"}, Default: "remaining",
-		Doc: "rank coflows by their remaining bytes (remaining) or by their state at arrival (initial)"}
+		Doc: "rank coflows by their remaining bytes, or by their state at arrival"}
 }
 
 func paceOf(v Values) coflow.Pace {
@@ -54,11 +54,11 @@ func paceOf(v Values) coflow.Pace {
 func sharing(allocation string) []Param {
 	return []Param{
 		{Name: "allocation", Type: Choice, Choices: slices.Sorted(maps.Keys(allocations())), Default: allocation,
-			Doc: "how the flows of a coflow share the capacity that earlier coflows leave: madd, all end together (needs sizes); greedy, one flow after another; even, equal shares in one pass; maxmin, max-min fair"},
+			Doc: "flows of a coflow: equal shares in one pass; one after another; all end together (needs sizes); max-min fair"},
 		{Name: "backfill", Type: Choice, Choices: slices.Sorted(maps.Keys(backfills())), Default: "greedy",
-			Doc: "use of the capacity that the allocation leaves: greedy, all coflows in order; served, coflows that madd has not skipped; fair-share (CoflowSim), equal shares for coflows that madd has skipped, then all in order of arrival; proportional (the Varys paper), flows with a rate, in proportion to it; none"},
+			Doc: "use of the capacity that the allocation leaves: fair-share (CoflowSim), equal shares for coflows that madd has skipped, then all in order of arrival; greedy, all coflows in order; proportional (the Varys paper), flows with a rate, in proportion to it; served, coflows that madd has not skipped"},
 		{Name: "priorities", Type: Whole, Default: int64(0), Unit: "priority classes", Max: 1000,
-			Doc: "for allocation maxmin: number of priority classes of the network (DiffServ); all remaining coflows share the last one; 0 is one class for each coflow"},
+			Doc: "for allocation maxmin: classes of the network (DiffServ), the last for all remaining coflows; 0 is one for each coflow"},
 		reallocate(),
 	}
 }
@@ -109,7 +109,7 @@ func orderings() []Entry {
 	return []Entry{
 		{Name: "fair", Doc: "per-flow fairness without rate caps: plain TCP on packets, max-min fair in the fluid model",
 			New: func(Values) any { return coflow.Fair{} }},
-		{Name: "equal-share", Doc: "each flow gets the smaller of the equal shares of its two ports, and the rest stays idle: FAIR of the simulator CoflowSim, below max-min fairness", Holds: true,
+		{Name: "equal-share", Doc: "each flow gets the smaller of the equal shares of its two ports, and the rest stays idle: FAIR of CoflowSim", Holds: true,
 			New: func(Values) any { return coflow.EqualShare{} }},
 		{
 			Name: "rack-limit", Holds: true,
@@ -120,20 +120,20 @@ func orderings() []Entry {
 			}},
 			New: func(v Values) any { return coflow.RackLimit{Share: v.float("limit")} },
 		},
-		ordered("fifo", "first in, first out; equals FIFO of the simulator CoflowSim with allocation madd, backfill fair-share and reallocate coflows", coflow.Arrival, "greedy"),
-		ordered("scf", "shortest coflow first, by length (the size of its largest flow), as in CoflowSim, which uses static keys, backfill fair-share and reallocate coflows; knows sizes", coflow.LargestFlow, "madd"),
+		ordered("fifo", "first in, first out; with allocation madd, backfill fair-share and reallocate coflows, FIFO of the simulator CoflowSim", coflow.Arrival, "greedy"),
+		ordered("scf", "shortest coflow first, by its largest flow, as in CoflowSim (there with static keys, backfill fair-share and reallocate coflows); knows sizes", coflow.LargestFlow, "madd"),
 		ordered("ncf", "narrowest coflow first, by width (the smaller of its numbers of senders and receivers), as in CoflowSim (there with allocation madd)", coflow.Width, "greedy"),
 		ordered("lcf", "lightest coflow first, by its total bytes, as in CoflowSim; knows sizes", coflow.Bytes, "madd", keyParam()),
 		{Name: "sebf", Doc: "Varys (SIGCOMM 2014): smallest effective bottleneck first, all flows of a coflow end together (MADD); knows sizes", Holds: true,
 			Params: slices.Concat([]Param{keyParam()}, sharing("madd"), []Param{
 				{Name: "deadline", Type: Float, Default: deadline.Factor, Unit: "× the coflow's minimum CCT", High: 1e6,
-					Doc: "time from arrival to deadline: a coflow is admitted, with the rates it needs, if it can meet its deadline without delaying those admitted before; others are rejected; 0 disables deadlines"},
+					Doc: "time from arrival to deadline: a coflow is admitted, with the rates it needs, if it can meet it without delaying those admitted before; 0 for no deadlines"},
 				{Name: "padding", Type: Float, Default: deadline.Padding, Unit: "× the estimated time", High: 10,
-					Doc: "safety margin at admission, added to the estimated completion time of a coflow"},
+					Doc: "margin at admission, added to the estimated completion time"},
 				{Name: "least", Type: Duration, Default: deadline.Least, Max: int64(longestInterval),
-					Doc: "minimum completion time assumed for any coflow: a coflow with a shorter deadline is rejected"},
+					Doc: "a coflow with a shorter deadline is rejected"},
 				{Name: "rejected", Type: Choice, Choices: []string{"background", "last"}, Default: "background",
-					Doc: "capacity of rejected coflows: background, all that admitted coflows do not need to meet their deadlines; last, only what admitted coflows cannot use"},
+					Doc: "capacity of rejected coflows: all that admitted ones do not need to meet their deadlines, or only what these cannot use"},
 			}),
 			Check: checkSEBF,
 			New: func(v Values) any {
@@ -143,9 +143,9 @@ func orderings() []Entry {
 		{Name: "sincronia", Doc: "Sincronia (SIGCOMM 2018): bottleneck-select-scale-iterate (BSSI) order of the remaining bytes, greedy allocation; knows sizes", Holds: true,
 			Params: append([]Param{
 				{Name: "ties", Type: Choice, Choices: []string{"earlier-first", "earlier-last"}, Default: "earlier-first",
-					Doc: "tie for the last place: the coflow with the lower ID goes before the other, or after it as in the authors' code"},
+					Doc: "ties for the last place: the lower ID goes first, or last as in the authors' code"},
 				{Name: "reorder", Type: Choice, Choices: []string{"coflows", "always"}, Default: "coflows",
-					Doc: "when to recompute the order: coflows, after a coflow has arrived or ended; always, in every decision"},
+					Doc: "when to recompute the order: after a coflow has arrived or ended, or in every decision"},
 			}, sharing("greedy")...), Check: checkSharing,
 			New: func(v Values) any {
 				return coflow.Sincronia{Sharing: sharingOf(v), EarlierLast: v.choice("ties") == "earlier-last", Always: v.choice("reorder") == "always"}

@@ -25,7 +25,7 @@ func fallbacks() []string { return []string{"baseline", "hdfs", "two-racks", "ed
 // placements returns the placement policies.
 func placements() []Entry {
 	hdfs, uniform, sinbad := placement.DefaultHDFS(), placement.DefaultUniform(), placement.DefaultSinbad()
-	hosts := Param{Name: "hosts", Type: Hosts, Default: allHosts, Doc: "hosts that may hold replicas, as name patterns such as h0-*,h1-0?; a writer outside them gets no local replica"}
+	hosts := Param{Name: "hosts", Type: Hosts, Default: allHosts, Doc: "hosts that may hold replicas, such as h0-*,h1-0?; a writer outside them gets no local one"}
 	return []Entry{
 		{Name: "hdfs", Doc: "HDFS default: the writer, then two hosts in one random other rack",
 			Params: append(defaultPlacement(hdfs), hosts),
@@ -37,20 +37,20 @@ func placements() []Entry {
 		{Name: "least-loaded", Doc: "the writer, then the hosts with the most estimated residual capacity, ignoring placements since the last report: Sinbad without its hysteresis",
 			Params: slices.Concat(steering(hosts), estimate()),
 			New:    func(v Values) any { return placement.LeastLoaded{Steering: steeringOf(v), Estimate: estimateOf(v)} }},
-		{Name: "oracle", Doc: "the writer, then the hosts with the most actual residual capacity, which no master can know: an upper bound on the benefit of better estimates",
+		{Name: "oracle", Doc: "the writer, then the hosts with the most actual residual capacity, which no master knows: a bound on the benefit of better estimates",
 			Params: steering(hosts), New: func(v Values) any { return placement.Oracle{Steering: steeringOf(v)} }},
 		{Name: "power-of-two", Doc: "the writer, then for each replica the less loaded of two random candidates, by the estimates",
 			Params: slices.Concat(steering(hosts), estimate()),
 			New:    func(v Values) any { return placement.PowerOfTwo{Steering: steeringOf(v), Estimate: estimateOf(v)} }},
-		{Name: "sinbad", Doc: "Sinbad (SIGCOMM 2013): the writer, then the hosts whose bottleneck links have the most expected capacity: the two best hosts in the best other rack, or the two best of all hosts",
+		{Name: "sinbad", Doc: "Sinbad (SIGCOMM 2013): the writer, then the hosts whose bottleneck links have the most expected capacity: two in the best other rack, or the two best of all",
 			Params: slices.Concat([]Param{
-				{Name: "threshold", Type: Size, Default: sinbad.Threshold, Max: math.MaxInt64, Doc: "blocks below this size are placed by the fallback; 0B for none"},
-				{Name: "threshold_fraction", Type: Float, Default: sinbad.Fraction, Unit: "× the largest block", High: 1, Doc: "blocks smaller than this fraction of the largest block of any writer so far are placed by the fallback; 0 for none"},
-				{Name: "min_delta", Type: Duration, Default: sinbad.MinDelta, Max: int64(maxMinDelta), Doc: "minimum time to the next report over which the traffic of a placed block is spread"},
-				{Name: "disk_cap", Type: Bool, Default: !sinbad.NoDiskCap, Doc: "limit the expected capacity to the write rate of a disk"},
-				twoWay("path", "whole", "bottleneck", sinbad.WholePath, "links that are compared: bottleneck, those of the form; whole, all receiving links on the path to a replica, of its rack and of its host, the least expected capacity of which counts"),
-				{Name: "interval", Type: Duration, Default: sinbad.Interval, Max: int64(maxInterval), Doc: "q, the batch interval: waiting requests are placed at its multiples; 0 places each immediately"},
-				{Name: "order", Type: Choice, Default: "fewest-left", Choices: []string{"arrival", "fewest-left"}, Doc: "order of waiting requests: fewest-left, writers with the fewest unplaced blocks first (the paper's OPT′); arrival, first come, first served"},
+				{Name: "threshold", Type: Size, Default: sinbad.Threshold, Max: math.MaxInt64, Doc: "blocks below it are placed by the fallback"},
+				{Name: "threshold_fraction", Type: Float, Default: sinbad.Fraction, Unit: "× the largest block", High: 1, Doc: "blocks below this fraction of the largest so far are placed by the fallback"},
+				{Name: "min_delta", Type: Duration, Default: sinbad.MinDelta, Max: int64(maxMinDelta), Doc: "least time to the next report over which the traffic of a placed block is spread"},
+				{Name: "disk_cap", Type: Bool, Default: !sinbad.NoDiskCap, Doc: "limit expected capacity to the write rate of a disk"},
+				twoWay("path", "whole", "bottleneck", sinbad.WholePath, "links that are compared: all receiving links on the path to a replica, of rack and host, of which the least expected capacity counts; or those of the form"),
+				{Name: "interval", Type: Duration, Default: sinbad.Interval, Max: int64(maxInterval), Doc: "q: waiting requests are placed at its multiples; 0 places each at once"},
+				{Name: "order", Type: Choice, Default: "fewest-left", Choices: []string{"arrival", "fewest-left"}, Doc: "order of waiting requests: by arrival, or writers with the fewest unplaced blocks first (the paper's OPT′)"},
 			}, steering(hosts), estimate()),
 			New: func(v Values) any {
 				return placement.Sinbad{Steering: steeringOf(v), Estimate: estimateOf(v), Threshold: v.size("threshold"), Fraction: v.float("threshold_fraction"),
@@ -64,7 +64,7 @@ func placements() []Entry {
 			}},
 		{Name: "uniform", Doc: "the writer, then random hosts: any, not all in the writer's rack, or each in a different rack",
 			Params: slices.Concat([]Param{
-				{Name: "form", Type: Choice, Default: "edge", Choices: []string{"edge", "two-racks"}, Doc: "edge: any hosts (baseline of Sinbad's ve); two-racks: each remote replica in a different rack (baseline of its v1)"},
+				{Name: "form", Type: Choice, Default: "edge", Choices: []string{"edge", "two-racks"}, Doc: "any hosts (baseline of Sinbad's ve), or each remote replica in a different rack (of its v1)"},
 			}, constraints(uniform.Constraints, hosts)),
 			New: func(v Values) any {
 				return placement.Uniform{TwoRacks: v.choice("form") == "two-racks", Constraints: constraintsOf(v)}
@@ -85,9 +85,9 @@ func hdfsOf(v Values) placement.HDFS {
 
 func constraints(c placement.Constraints, hosts Param) []Param {
 	return []Param{
-		{Name: "tolerance", Type: Whole, Default: int64(c.Tolerance), Unit: "percentage points of disk use", Max: placement.NoTolerance, Doc: "margin above the average disk use up to which a disk still gets replicas; 100 for no limit"},
-		{Name: "faults", Type: Whole, Default: int64(c.Faults), Unit: "racks", Max: maxDomains, Doc: "f, the number of rack failures that a block survives: its replicas span f+1 racks (or as many as there are racks or replicas)"},
-		{Name: "partitions", Type: Whole, Default: int64(c.Partitions), Unit: "zones", Max: maxDomains, Doc: "p, the number of power or network zones that the replicas of a block span (or as many as there are)"},
+		{Name: "tolerance", Type: Whole, Default: int64(c.Tolerance), Unit: "percentage points of disk use", Max: placement.NoTolerance, Doc: "a disk gets replicas up to this margin above the average disk use; 100 for no limit"},
+		{Name: "faults", Type: Whole, Default: int64(c.Faults), Unit: "racks", Max: maxDomains, Doc: "f: replicas span f+1 racks (or as many as there are racks or replicas)"},
+		{Name: "partitions", Type: Whole, Default: int64(c.Partitions), Unit: "zones", Max: maxDomains, Doc: "p: replicas span p zones (or as many as there are)"},
 		hosts,
 	}
 }
@@ -101,7 +101,7 @@ func steering(hosts Param) []Param {
 	return slices.Concat([]Param{
 		{Name: "form", Type: Choice, Default: forms()[s.Form], Choices: forms(), Doc: "v1: by rack links, each remote replica in a different rack; v2: by rack links, remote replicas in pairs; ve: by host links, in any rack; auto: v2 if racks are oversubscribed, else ve"},
 	}, constraints(s.Constraints, hosts), []Param{
-		{Name: "fallback", Type: Choice, Default: fallbacks()[s.Fallback], Choices: fallbacks(), Doc: "placement of blocks that are not steered: hdfs; uniform of form two-racks or edge; or the baseline of the form: two-racks for v1, hdfs for v2, edge for ve"},
+		{Name: "fallback", Type: Choice, Default: fallbacks()[s.Fallback], Choices: fallbacks(), Doc: "placement of blocks that are not steered: hdfs, uniform of form two-racks or edge, or the baseline of the form: two-racks for v1, hdfs for v2, edge for ve"},
 	}, defaultPlacement(s.HDFS))
 }
 
@@ -113,8 +113,8 @@ func steeringOf(v Values) placement.Steering {
 func estimate() []Param {
 	e := placement.DefaultEstimate()
 	return []Param{
-		{Name: "grace", Type: Float, Default: e.Grace, Unit: "× the heartbeat interval", High: placement.MaxGrace, Doc: "delay of a report after which the host's link counts as full"},
-		{Name: "rack_load", Type: Choice, Default: "hosts", Choices: []string{"hosts", "leaf"}, Doc: "load of a rack: hosts, the sum over its hosts as in the paper, including traffic inside the rack; leaf, the counters of its leaf"},
+		{Name: "grace", Type: Float, Default: e.Grace, Unit: "× the heartbeat interval", High: placement.MaxGrace, Doc: "delay of a report after which the link counts as full"},
+		{Name: "rack_load", Type: Choice, Default: "hosts", Choices: []string{"hosts", "leaf"}, Doc: "load of a rack: the sum over its hosts as in the paper, with traffic inside the rack, or the counters of its leaf"},
 	}
 }
 

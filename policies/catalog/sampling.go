@@ -43,9 +43,9 @@ func twoWay(name, yes, no string, value bool, doc string) Param {
 
 func queues(q coflow.Queues) []Param {
 	return []Param{
-		{Name: "queues", Type: Whole, Default: int64(q.Count), Unit: "queues", Min: 1, Max: 64, Doc: "K, the number of queues"},
-		{Name: "first_queue", Type: Size, Default: q.First, Min: 1, Max: math.MaxInt64, Doc: "Q0, the threshold at which the first queue ends"},
-		{Name: "growth", Type: Float, Default: q.Growth, Low: 1, High: 1e6, Doc: "E, the factor from one queue threshold to the next; the last queue has no threshold"},
+		{Name: "queues", Type: Whole, Default: int64(q.Count), Unit: "queues", Min: 1, Max: 64, Doc: "K, their number"},
+		{Name: "first_queue", Type: Size, Default: q.First, Min: 1, Max: math.MaxInt64, Doc: "Q0, the threshold of the first queue"},
+		{Name: "growth", Type: Float, Default: q.Growth, Low: 1, High: 1e6, Doc: "E, the factor between thresholds; the last queue has none"},
 	}
 }
 
@@ -70,12 +70,12 @@ func checkInterval(name string) func(Values) []error {
 
 func sampling(p coflow.Sampling, pick string) []Param {
 	return []Param{
-		{Name: "thin", Type: Whole, Default: int64(p.Thin), Unit: "flows", Max: math.MaxInt32, Doc: "T, the maximum number of flows of a thin coflow, which is served immediately without pilot flows"},
-		choice("pilots", pilotRules, p.Rule, "number of pilot flows of a coflow: a fraction of its senders, a fraction of its flows, or a constant number; at least one"),
-		{Name: "fraction", Type: Float, Default: p.Fraction, Low: 0, High: 1, Doc: "fraction of the senders or flows that pilots selects; rounded down"},
-		{Name: "number", Type: Whole, Default: int64(p.Number), Unit: "flows", Min: 1, Max: math.MaxInt32, Doc: "number of pilot flows, for pilots: number"},
+		{Name: "thin", Type: Whole, Default: int64(p.Thin), Unit: "flows", Max: math.MaxInt32, Doc: "T, the most flows of a thin coflow, which is served at once without pilot flows"},
+		choice("pilots", pilotRules, p.Rule, "pilot flows of a coflow: a fraction of its flows, a number, or a fraction of its senders; at least one"),
+		{Name: "fraction", Type: Float, Default: p.Fraction, Low: 0, High: 1, Doc: "fraction for pilots, rounded down"},
+		{Name: "number", Type: Whole, Default: int64(p.Number), Unit: "flows", Min: 1, Max: math.MaxInt32, Doc: "pilot flows of pilots: number"},
 		twoWay("choose", "random", "least-busy", p.Random, "how pilot flows are chosen: least-busy, between the ports with the fewest unfinished pilot flows ("+pick+"); random, with equal probability"),
-		{Name: "seed", Type: Whole, Default: p.Seed, Min: math.MinInt64, Max: math.MaxInt64, Doc: "seed of random pilot flows, combined with the coflow's arrival time and the flow's position in it; the same in every repeat"},
+		{Name: "seed", Type: Whole, Default: p.Seed, Min: math.MinInt64, Max: math.MaxInt64, Doc: "seed of random pilot flows, with the coflow's arrival and the flow's position; the same in every repeat"},
 	}
 }
 
@@ -90,7 +90,7 @@ func samplings() []Entry {
 	aalo, saath, philae, sim := coflow.DefaultAalo(), coflow.DefaultSaath(), coflow.DefaultPhilae(), philaesim.Default()
 	const delta = "interval"
 	fifo := func(by coflow.FIFO) Param {
-		return choice("fifo", fifos, by, "order inside a queue: by the time of entering it (entered) or by the coflow's arrival")
+		return choice("fifo", fifos, by, "order inside a queue: by the coflow's arrival, or by the time of entering it")
 	}
 	across := func(strict bool, weights string) Param {
 		return twoWay("across", "strict", "weighted", strict, "how queues share links: strict priority, or weighted shares of every link, with weights that "+weights)
@@ -99,10 +99,10 @@ func samplings() []Entry {
 		return coflow.Aalo{Queues: queuesOf(v), Interval: v.duration(delta), Weighted: v.choice("across") == "weighted", FIFO: fifos[v.choice("fifo")], Fill: v.choice("inside") == "maxmin"}
 	}
 	aaloParams := slices.Concat(queues(aalo.Queues), []Param{
-		interval(delta, aalo.Interval, "δ, the time between decisions (about 10 ms in the paper, 80 ms in its prototype); 0 to decide whenever a coflow arrives or ends or a flow ends"),
+		interval(delta, aalo.Interval, "δ, the time between decisions (paper: about 10 ms, prototype: 80 ms); 0 to decide at arrivals and ends"),
 		across(!aalo.Weighted, "decrease by one per queue, from K to 1, as in the paper"),
 		fifo(aalo.FIFO),
-		twoWay("inside", "maxmin", "even", aalo.Fill, "how the flows of a coflow share links: max-min fair, or each the smallest equal share of its links, as in public code"),
+		twoWay("inside", "maxmin", "even", aalo.Fill, "flows of a coflow: max-min fair, or each the smallest equal share of its links, as in public code"),
 	})
 	return []Entry{
 		{Name: "aalo", Doc: "Aalo (SIGCOMM 2015): coflows move to lower-priority queues as they send, with exponential queue thresholds; knows no sizes", Holds: true,
@@ -111,12 +111,12 @@ func samplings() []Entry {
 			Params: aaloParams, Check: checkInterval(delta), New: func(v Values) any { return coflow.AaloOracle(aaloOf(v)) }},
 		{Name: "saath", Doc: "Saath (CoNEXT 2017): Aalo's queues by the longest flow, least contention first inside a queue, all flows of a coflow or none; knows no sizes", Holds: true,
 			Params: slices.Concat(queues(saath.Queues), []Param{
-				interval(delta, saath.Interval, "δ, the time between decisions; 0 to decide whenever a coflow arrives or ends or a flow ends"),
-				{Name: "per_flow", Type: Bool, Default: saath.PerFlow, Doc: "move a coflow to the next queue when one flow has sent its part of the threshold, not when all flows together have sent the threshold"},
-				twoWay("order", "arrival", "contention", saath.FIFO, "order inside a queue: least contention first (number of other coflows in the queue with flows at the same ports), or by arrival"),
-				{Name: "deadline", Type: Float, Default: saath.Deadline, Low: 0, High: 1e6, Doc: "D, the starvation deadline: a coflow gets priority over all others after D × the number of coflows in its queue when it entered × its minimum time in that queue; 0 for never"},
-				{Name: "dynamics", Type: Bool, Default: saath.Dynamics, Doc: "raise a coflow with ended flows to the queue of its estimated remaining bytes, with the median of the ended flows as the length of the others, until it has sent more"},
-				{Name: "conserve", Type: Bool, Default: saath.Conserve, Doc: "work conservation: give idle capacity to coflows that could not be served as a whole"},
+				interval(delta, saath.Interval, "δ, the time between decisions; 0 to decide at arrivals and ends"),
+				{Name: "per_flow", Type: Bool, Default: saath.PerFlow, Doc: "move a coflow when one flow has sent its part of the threshold, not when all together have sent the threshold"},
+				twoWay("order", "arrival", "contention", saath.FIFO, "order inside a queue: by arrival, or least contention first (other coflows in the queue with flows at the same ports)"),
+				{Name: "deadline", Type: Float, Default: saath.Deadline, Low: 0, High: 1e6, Doc: "D: a coflow gets priority over all others after D × the coflows in its queue when it entered × its minimum time in that queue; 0 for never"},
+				{Name: "dynamics", Type: Bool, Default: saath.Dynamics, Doc: "raise a coflow to the queue of its estimated remaining bytes (other flows are as long as the median of the ended ones), until it has sent more"},
+				{Name: "conserve", Type: Bool, Default: saath.Conserve, Doc: "give idle capacity to coflows that could not be served as a whole"},
 			}), Check: checkInterval(delta),
 			New: func(v Values) any {
 				return coflow.Saath{Queues: queuesOf(v), Interval: v.duration(delta), PerFlow: v.bool("per_flow"), FIFO: v.choice("order") == "arrival",
@@ -124,17 +124,17 @@ func samplings() []Entry {
 			}},
 		{Name: "philae", Doc: "Philae (ATC 2019): estimates the size of a coflow from a few pilot flows; knows no sizes", Holds: true,
 			Params: slices.Concat([]Param{
-				choice("policy", metrics, philae.Metric, "the paper's policies: A, smallest coflow first; B, shortest remaining first; C, least contention first (no pilot flows); D, least length-weighted contention first, summed over ports"),
-				{Name: "dynamics", Type: Bool, Default: philae.Dynamics, Doc: "weight contention by the estimated bytes that a flow has left on average, (l·n-d)/n, in place of l; only under policy D (policy B is the same for A)"},
+				choice("policy", metrics, philae.Metric, "the paper's policies: A, smallest coflow first; B, shortest remaining first; C, least contention first (no pilot flows); D, least length-weighted contention first, over ports"),
+				{Name: "dynamics", Type: Bool, Default: philae.Dynamics, Doc: "weight contention by the estimated bytes that a flow has left, (l·n-d)/n, in place of l; only under policy D"},
 			}, queues(philae.Queues), []Param{
-				{Name: "first_contention", Type: Float, Default: philae.FirstContention, Unit: "coflows", Low: 0.001, High: 1e18, Doc: "threshold of the first queue under policy C; 10485760 reproduces the paper's 10 MB"},
+				{Name: "first_contention", Type: Float, Default: philae.FirstContention, Unit: "coflows", Low: 0.001, High: 1e18, Doc: "threshold of the first queue under policy C; the paper's is 10485760"},
 			}, sampling(philae.Sampling, "sender first, then receiver"), []Param{
-				twoWay("thin_first", "thin", "arrival", philae.ThinFirst, "order of thin coflows and pilot flows: thin coflows first, or both by the arrival of their coflow"),
+				twoWay("thin_first", "thin", "arrival", philae.ThinFirst, "thin coflows before pilot flows, or both by arrival"),
 				fifo(philae.FIFO),
-				twoWay("inside", "equal", "whole", philae.Equal, "how the flows of a coflow share links: equal, all at the rate of the slowest (the paper's rule a); whole, one flow after another gets its whole ports (rule b)"),
+				twoWay("inside", "equal", "whole", philae.Equal, "flows of a coflow: all at the rate of the slowest (the paper's rule a), or one after another with its whole ports (rule b)"),
 				across(philae.Strict, "decrease by the factor weight per queue"),
-				{Name: "weight", Type: Float, Default: philae.Weight, Low: 1, High: 1e6, Doc: "share of a queue divided by that of the next one"},
-				{Name: "conserve", Type: Bool, Default: philae.Conserve, Doc: "work conservation: give idle capacity to coflows that wait for their pilot flows"},
+				{Name: "weight", Type: Float, Default: philae.Weight, Low: 1, High: 1e6, Doc: "share of a queue relative to the next one"},
+				{Name: "conserve", Type: Bool, Default: philae.Conserve, Doc: "give idle capacity to coflows that wait for their pilot flows"},
 			}),
 			New: func(v Values) any {
 				return coflow.Philae{Queues: queuesOf(v), Sampling: samplingOf(v), Metric: metrics[v.choice("policy")], FirstContention: v.float("first_contention"),
@@ -149,11 +149,11 @@ func samplings() []Entry {
 			}},
 		{Name: "philae-sim", Doc: "Philae as implemented in its public simulator, with cycles and without work conservation; knows no sizes", Holds: true,
 			Params: slices.Concat([]Param{
-				{Name: "impact", Type: Whole, Default: int64(sim.Impact), Max: 6, Doc: "metric of the queues, by its number in the simulator: 1, 2, 3 and 6 are the paper's policies A, B, C and D, and 0, 4 and 5 are mixtures; 3 needs a first_queue of a few bytes"},
+				{Name: "impact", Type: Whole, Default: int64(sim.Impact), Max: 6, Doc: "metric of the queues by its number in the simulator: 1, 2, 3 and 6 are policies A, B, C and D, the others mixtures; 3 needs a first_queue of a few bytes"},
 			}, queues(sim.Queues), sampling(sim.Sampling, "the least sum of ranks"), []Param{
 				{Name: "cycle", Type: Duration, Default: sim.Cycle, Min: int64(shortestInterval), Max: int64(longestInterval), Doc: "time between decisions"},
-				{Name: "slots", Type: Whole, Default: int64(sim.Slots), Unit: "cycles", Max: 1 << 20, Doc: "number of consecutive cycles that the highest-priority queue with coflows gets before lower ones get theirs, against starvation; 0 is strict priority"},
-				{Name: "split", Type: Whole, Default: int64(sim.Split), Min: 1, Max: 1 << 20, Doc: "number of cycles of a queue divided by that of the next one"},
+				{Name: "slots", Type: Whole, Default: int64(sim.Slots), Unit: "cycles", Max: 1 << 20, Doc: "consecutive cycles of the highest queue with coflows before lower ones get theirs; 0 is strict priority"},
+				{Name: "split", Type: Whole, Default: int64(sim.Split), Min: 1, Max: 1 << 20, Doc: "cycles of a queue relative to the next one"},
 			}),
 			New: func(v Values) any {
 				return philaesim.Scheduler{Queues: queuesOf(v), Sampling: samplingOf(v), Impact: v.int("impact"), Cycle: v.duration("cycle"), Slots: v.int("slots"), Split: v.int("split")}

@@ -40,14 +40,14 @@ func schedulers() []Entry {
 			New: func(v Values) any { return scheduler(v, disciplineOf(v)) }},
 		{Name: "fair", Doc: "FAIR (Hadoop's fair scheduler): a pool for each user, with minimum shares and weights; the pool furthest below its share goes first",
 			Params: slices.Concat([]Param{
-				{Name: "pools", Type: Pools, Default: noPools, Doc: "weights and minimum shares of pools: user=weight or user=weight:maps:reduces, separated by commas; other pools have weight 1 and no minimum share"},
-				{Name: "inside", Type: Choice, Default: "fair", Choices: []string{"fair", "fifo"}, Doc: "order of the jobs of a pool: fair, fewest running tasks first; fifo, by priority, then by submission"},
-				{Name: "kill", Type: Bool, Default: starvation.Kill, Doc: "kill tasks of pools above their shares, most recently launched first, for pools that starve"},
+				{Name: "pools", Type: Pools, Default: noPools, Doc: "user=weight or user=weight:maps:reduces, with minimum shares, separated by commas; other pools have weight 1 and none"},
+				{Name: "inside", Type: Choice, Default: "fair", Choices: []string{"fair", "fifo"}, Doc: "jobs of a pool: fewest running tasks first, or by priority, then submission"},
+				{Name: "kill", Type: Bool, Default: starvation.Kill, Doc: "kill tasks of pools above their shares for pools that starve"},
 				{Name: "min_timeout", Type: Duration, Default: starvation.MinTimeout, Max: int64(maxInterval), Doc: "T_min: a pool below its minimum share for longer starves"},
 				{Name: "fair_timeout", Type: Duration, Default: starvation.FairTimeout, Max: int64(maxInterval), Doc: "T_fair: a pool below starving_fraction of its fair share for longer starves"},
-				{Name: "starving_fraction", Type: Float, Default: starvation.Fraction, Unit: "× the fair share", Low: 0.01, High: 1, Doc: "part of its fair share below which a pool may starve"},
-				{Name: "kill_interval", Type: Duration, Default: starvation.Every, Max: int64(maxInterval), Doc: "minimum time between two rounds of kills"},
-				{Name: "kill_most", Type: Whole, Default: int64(starvation.Most), Unit: "tasks", Max: maxTasks, Doc: "maximum number of kills a round; 0 for no limit"},
+				{Name: "starving_fraction", Type: Float, Default: starvation.Fraction, Unit: "× the fair share", Low: 0.01, High: 1, Doc: "part below which a pool may starve"},
+				{Name: "kill_interval", Type: Duration, Default: starvation.Every, Max: int64(maxInterval), Doc: "time between rounds of kills"},
+				{Name: "kill_most", Type: Whole, Default: int64(starvation.Most), Unit: "tasks", Max: maxTasks, Doc: "most kills a round; 0 for no limit"},
 			}, perHeartbeat(fair), delays(fair), splits(fair), shufflings(), stragglers()),
 			Check: func(v Values) []error {
 				errs := checkTasks(v)
@@ -74,11 +74,11 @@ func disciplines() []Param {
 	levels := tasks.DefaultLevels()
 	return []Param{
 		{Name: "order", Type: Choice, Default: orders()[levels.By], Choices: orders(),
-			Doc: "order of the jobs of a priority: fifo, by submission; sjf, shortest job first, by input; mlq, multi-level queues, by the slot time that they have used"},
-		{Name: "levels", Type: Whole, Default: int64(levels.Levels), Unit: "levels", Min: 1, Max: maxDomains, Doc: "number of levels of order mlq"},
-		{Name: "level_time", Type: Duration, Default: levels.LevelTime, Max: int64(maxInterval), Doc: "slot time that a job uses in the first level of order mlq"},
+			Doc: "jobs of a priority: by submission; shortest first, by input; multi-level queues, by used slot time"},
+		{Name: "levels", Type: Whole, Default: int64(levels.Levels), Unit: "levels", Min: 1, Max: maxDomains, Doc: "levels of order mlq"},
+		{Name: "level_time", Type: Duration, Default: levels.LevelTime, Max: int64(maxInterval), Doc: "slot time of the first level"},
 		{Name: "level_factor", Type: Float, Default: levels.LevelFactor, Unit: "× the level before", Low: 1, High: maxFactor,
-			Doc: "slot time of each further level of order mlq but the last, which has no end"},
+			Doc: "slot time of further levels; the last has no end"},
 	}
 }
 
@@ -97,7 +97,7 @@ func perHeartbeat(s tasks.Scheduler) []Param {
 		limit("heartbeat_maps", s.Maps, "maximum number of maps per heartbeat"),
 		limit("heartbeat_reduces", s.Reduces, "maximum number of reduces per heartbeat"),
 		limit("heartbeat_off_rack", s.OffRack, "number of maps with off-rack input after which a heartbeat launches no more maps"),
-		{Name: "load_factor", Type: Bool, Default: s.LoadFactor, Doc: "limit the slots in use on a host to its part of the unfinished tasks, which spreads small jobs"},
+		{Name: "load_factor", Type: Bool, Default: s.LoadFactor, Doc: "limit slots in use on a host to its part of the unfinished tasks, which spreads small jobs"},
 	}
 }
 
@@ -107,13 +107,13 @@ func perHeartbeatOf(v Values) tasks.PerHeartbeat {
 
 func delays(s tasks.Scheduler) []Param {
 	return []Param{
-		{Name: "delay", Type: Choice, Default: waitings()[s.Waiting], Choices: waitings(), Doc: "delay scheduling: none; time, a job waits t1 for a host with its input, then t2 for its rack; skips, it lets a number of heartbeats pass"},
-		{Name: "t1", Type: Duration, Default: s.T1, Max: int64(maxInterval), Doc: "T1, the wait for a node-local map"},
-		{Name: "t2", Type: Duration, Default: s.T2, Max: int64(maxInterval), Doc: "T2, the further wait for a rack-local map"},
-		{Name: "skips", Type: Whole, Default: int64(s.Skips), Unit: "heartbeats", Max: maxTasks, Doc: "D of delay skips; 0 computes it from delay_locality, delay_replicas, the hosts and the maps of the job"},
-		{Name: "delay_locality", Type: Float, Default: s.Locality, Unit: "× the maps", High: 0.9999, Doc: "part of node-local maps that skips 0 aims at"},
-		{Name: "delay_replicas", Type: Whole, Default: int64(s.Replicas), Unit: "replicas", Min: 1, Max: maxDomains, Doc: "replicas of a block that skips 0 assumes"},
-		{Name: "io_biasing", Type: Bool, Default: s.ByRate, Doc: "IO-rate biasing: jobs whose maps, or those of earlier jobs with their profile, consume input at less than io_rate do not wait"},
+		{Name: "delay", Type: Choice, Default: waitings()[s.Waiting], Choices: waitings(), Doc: "delay scheduling: a job waits t1 for a host with its input, then t2 for its rack; or lets a number of heartbeats pass"},
+		{Name: "t1", Type: Duration, Default: s.T1, Max: int64(maxInterval), Doc: "wait for a node-local map"},
+		{Name: "t2", Type: Duration, Default: s.T2, Max: int64(maxInterval), Doc: "further wait for a rack-local map"},
+		{Name: "skips", Type: Whole, Default: int64(s.Skips), Unit: "heartbeats", Max: maxTasks, Doc: "D of delay skips; 0 computes it from delay_locality, delay_replicas, hosts and maps"},
+		{Name: "delay_locality", Type: Float, Default: s.Locality, Unit: "× the maps", High: 0.9999, Doc: "node-local part that skips 0 aims at"},
+		{Name: "delay_replicas", Type: Whole, Default: int64(s.Replicas), Unit: "replicas", Min: 1, Max: maxDomains, Doc: "replicas that skips 0 assumes"},
+		{Name: "io_biasing", Type: Bool, Default: s.ByRate, Doc: "jobs whose maps, or those of earlier jobs of their profile, consume input at less than io_rate do not wait"},
 		{Name: "io_rate", Type: Float, Default: float64(s.Rate.BytesPerSecond()) / 1e6, Unit: "MB/s per map", High: maxIORate, Doc: "threshold of io_biasing; 0 for half the share of the disk or the link of a map slot"},
 	}
 }
@@ -125,15 +125,15 @@ func delayOf(v Values) tasks.Delay {
 
 func splits(s tasks.Scheduler) []Param {
 	return []Param{
-		{Name: "split", Type: Whole, Default: int64(s.Factor), Unit: "× the reduce slots", Min: 1, Max: maxFactor, Doc: "copy-compute splitting: number of reduces that may run per reduce slot, of which one computes; 1 for none"},
-		{Name: "split_per_job", Type: Whole, Default: int64(s.PerJob), Unit: "reduces", Max: maxTasks, Doc: "reduces of one job on a host that may fetch or wait at the same time; 0 for its number of reduce slots"},
-		{Name: "user_reduces", Type: Whole, Default: int64(s.PerUser), Unit: "reduces", Max: maxTasks, Doc: "reduces of one user on a host at the same time; 0 for no limit"},
+		{Name: "split", Type: Whole, Default: int64(s.Factor), Unit: "× the reduce slots", Min: 1, Max: maxFactor, Doc: "copy-compute splitting: reduces that may run per reduce slot, of which one computes"},
+		{Name: "split_per_job", Type: Whole, Default: int64(s.PerJob), Unit: "reduces", Max: maxTasks, Doc: "reduces of one job on a host that may fetch or wait at a time; 0 for its reduce slots"},
+		{Name: "user_reduces", Type: Whole, Default: int64(s.PerUser), Unit: "reduces", Max: maxTasks, Doc: "reduces of one user on a host at a time; 0 for no limit"},
 		{Name: "reserved_reduces", Type: Whole, Default: int64(s.Reserved), Unit: "slots", Max: maxTasks,
-			Doc: "reduce slots of a host, of those that may run, that only jobs whose maps have all ended may use"},
+			Doc: "reduce slots of a host, of those that may run, for jobs whose maps have all ended"},
 		{Name: "compute_memory", Type: Bool, Default: s.ByMemory,
-			Doc: "reduces take their memory when they compute and not before; memory and not the number of reduce slots limits how many compute"},
+			Doc: "reduces take memory only when they compute; memory, not slots, limits how many compute"},
 		{Name: "pause_copies", Type: Bool, Default: s.Pausing,
-			Doc: "reduces without outputs to fetch give their slots to others, and continue when there are outputs and a free slot"},
+			Doc: "reduces without outputs to fetch give up their slots until there are outputs and a free slot"},
 	}
 }
 
@@ -148,17 +148,17 @@ func samps() []string { return []string{"off", "first-increase", "best-prefix", 
 func shufflings() []Param {
 	s := tasks.DefaultShuffling()
 	return []Param{
-		{Name: "nass", Type: Bool, Default: s.NASS, Doc: "ShuffleWatcher's NASS: while links of the rack are saturated, reduces with much shuffle wait for other tasks of the user"},
-		{Name: "sarp", Type: Bool, Default: s.SARP, Doc: "ShuffleWatcher's SARP: prefer reduces on racks in proportion to the intermediate data there"},
-		{Name: "samp", Type: Choice, Default: samps()[0], Choices: samps(), Doc: "ShuffleWatcher's SAMP: prefer maps on few racks; first-increase adds racks until the bytes across racks do not fall, best-prefix takes the best of all prefixes of that order, best-subset the best of all sets, or best-prefix on more than 16 racks"},
-		{Name: "map_completion", Type: Float, Default: s.MapCompletion, Unit: "× the maps", High: 1, Doc: "share of the maps that must be exceeded before sarp uses the intermediate data and not the plan of samp"},
+		{Name: "nass", Type: Bool, Default: s.NASS, Doc: "while links of the rack are saturated, reduces with much shuffle wait for other tasks of the user"},
+		{Name: "sarp", Type: Bool, Default: s.SARP, Doc: "prefer reduces on racks in proportion to the intermediate data there"},
+		{Name: "samp", Type: Choice, Default: samps()[0], Choices: samps(), Doc: "prefer maps on few racks: add racks until the bytes across racks do not fall; the best of all prefixes of that order; or of all sets (of more than 16 racks, as best-prefix)"},
+		{Name: "map_completion", Type: Float, Default: s.MapCompletion, Unit: "× the maps", High: 1, Doc: "ended part above which sarp uses the intermediate data, not the plan of samp"},
 		{Name: "netsat_share", Type: Float, Default: s.Share, Unit: "× the capacity", Low: 0.01, High: 1, Doc: "load of a rack's links above which an interval counts"},
-		{Name: "netsat_intervals", Type: Whole, Default: int64(s.Intervals), Unit: "intervals", Min: 1, Max: maxTasks, Doc: "intervals, one after the other, after which the links are saturated"},
+		{Name: "netsat_intervals", Type: Whole, Default: int64(s.Intervals), Unit: "intervals", Min: 1, Max: maxTasks, Doc: "intervals in a row after which links are saturated"},
 		{Name: "netsat_interval", Type: Duration, Default: s.Interval, Max: int64(maxInterval), Doc: "time over which the load is measured, at least a heartbeat"},
-		{Name: "netsat", Type: Choice, Default: netsats()[0], Choices: netsats(), Doc: "links that count for a host: those of its rack, in either direction; those of any rack, in either direction; or those of its rack, in both directions at once"},
-		{Name: "netsat_load", Type: Choice, Default: "reported", Choices: []string{"reported", "actual"}, Doc: "load of the links: what racks reported since the last interval, or the actual load at that moment, which no master knows"},
-		{Name: "ratios", Type: Choice, Default: ratios()[0], Choices: ratios(), Doc: "shuffle input ratios: online, learned from ended maps of the profile; completed, learned when a job of the profile completes; given, the class of the job is known at submission and has a typical ratio; or perfect, which no master knows"},
-		{Name: "strict", Type: Bool, Default: s.Strict, Doc: "launch tasks only on racks that samp and sarp prefer; slots can stay idle, so that this shows what placement alone saves"},
+		{Name: "netsat", Type: Choice, Default: netsats()[0], Choices: netsats(), Doc: "links that count for a host: those of its rack in either direction, of any rack in either direction, or of its rack in both at once"},
+		{Name: "netsat_load", Type: Choice, Default: "reported", Choices: []string{"reported", "actual"}, Doc: "as racks reported since the last interval, or as it is, which no master knows"},
+		{Name: "ratios", Type: Choice, Default: ratios()[0], Choices: ratios(), Doc: "shuffle input ratios: learned from ended maps of the profile; learned when a job of the profile completes; given, typical of the job's class; perfect, which no master knows"},
+		{Name: "strict", Type: Bool, Default: s.Strict, Doc: "launch tasks only on racks that samp and sarp prefer, so that slots can stay idle"},
 	}
 }
 
@@ -184,16 +184,16 @@ func speculationMethods() []string { return []string{"none", "late", "hadoop", "
 func speculations() []Param {
 	s := tasks.DefaultSpeculation()
 	return []Param{
-		{Name: "speculation", Type: Choice, Default: speculationMethods()[s.By], Choices: speculationMethods(), Doc: "backups of running tasks: late, of tasks that progress slowly, the one with the longest time left first, on slots for which no task is pending; hadoop, the same with Hadoop's tests for slow tasks and hosts; mantri, also restarts and copies while tasks are pending, where they save slot time"},
-		{Name: "late_cap", Type: Float, Default: s.Cap, Unit: "× the slots", High: 1, Doc: "SpeculativeCap: number of backups at which no more are launched; hadoop has its own"},
-		{Name: "late_slow_host", Type: Float, Default: s.HostPercentile, Unit: "× the hosts", High: 1, Doc: "SlowNodeThreshold: hosts whose tasks have progressed less than this percentile of all hosts get no backups; hadoop has its own"},
-		{Name: "late_slow_task", Type: Float, Default: s.TaskPercentile, Unit: "× the tasks", High: 1, Doc: "SlowTaskThreshold: tasks are slow that progress at less than this percentile of their stage; hadoop has its own"},
-		{Name: "late_after", Type: Duration, Default: s.After, Max: int64(maxInterval), Doc: "time that a task runs before it may get a backup, by late and hadoop"},
-		{Name: "mantri_interval", Type: Duration, Default: s.Mantri.Interval, Max: int64(maxInterval), Doc: "Δ: time between reports of progress, for which an attempt runs before mantri acts on it"},
-		{Name: "mantri_copies", Type: Whole, Default: int64(s.Mantri.Copies), Unit: "attempts", Min: 1, Max: clone.MaxCopies, Doc: "α: attempts of a task that go on, the fastest, once the newest has run for mantri_interval"},
-		{Name: "mantri_restarts", Type: Whole, Default: int64(s.Mantri.Restarts), Unit: "attempts", Max: maxTasks, Doc: "γ: number of attempts of a task after which it is not restarted"},
+		{Name: "speculation", Type: Choice, Default: speculationMethods()[s.By], Choices: speculationMethods(), Doc: "backups of running tasks: late, of slow tasks, longest time left first, on slots for which no task is pending; hadoop, with Hadoop's tests for slow tasks and hosts; mantri, also restarts and copies while tasks are pending, where they save slot time"},
+		{Name: "late_cap", Type: Float, Default: s.Cap, Unit: "× the slots", High: 1, Doc: "SpeculativeCap: backups at which no more are launched; hadoop has its own"},
+		{Name: "late_slow_host", Type: Float, Default: s.HostPercentile, Unit: "× the hosts", High: 1, Doc: "SlowNodeThreshold: percentile of progress below which hosts get no backups; hadoop has its own"},
+		{Name: "late_slow_task", Type: Float, Default: s.TaskPercentile, Unit: "× the tasks", High: 1, Doc: "SlowTaskThreshold: percentile of the rates of a stage below which tasks are slow; hadoop has its own"},
+		{Name: "late_after", Type: Duration, Default: s.After, Max: int64(maxInterval), Doc: "time that a task runs before it may get a backup of late or hadoop"},
+		{Name: "mantri_interval", Type: Duration, Default: s.Mantri.Interval, Max: int64(maxInterval), Doc: "Δ: time that an attempt runs before mantri acts on it"},
+		{Name: "mantri_copies", Type: Whole, Default: int64(s.Mantri.Copies), Unit: "attempts", Min: 1, Max: clone.MaxCopies, Doc: "α: fastest attempts of a task that go on once the newest has run for Δ"},
+		{Name: "mantri_restarts", Type: Whole, Default: int64(s.Mantri.Restarts), Unit: "attempts", Max: maxTasks, Doc: "γ: attempts after which a task is not restarted"},
 		{Name: "mantri_risk", Type: Float, Default: s.Mantri.Risk, High: 1, Doc: "δ: probability of saving slot time above which a task is copied while tasks are pending"},
-		{Name: "mantri_gain", Type: Float, Default: s.Mantri.Gain, Unit: "× mantri_interval", High: maxFactor, Doc: "ρ: expected time saved above which a task is copied while no task is pending"},
+		{Name: "mantri_gain", Type: Float, Default: s.Mantri.Gain, Unit: "× mantri_interval", High: maxFactor, Doc: "ρ: expected time saved above which a task is copied while none is pending"},
 	}
 }
 
@@ -206,8 +206,8 @@ func speculationOf(v Values) tasks.Speculation {
 func blacklists() []Param {
 	b := clone.DefaultBlacklist()
 	return []Param{
-		{Name: "blacklist", Type: Float, Default: b.Above, Unit: "× the tasks", High: 1, Doc: "p_b: a host gets no tasks for a window if the predicted probability that one straggles on it is higher; 0 for no blacklist"},
-		{Name: "blacklist_window", Type: Duration, Default: b.Window, Min: int64(time.Millisecond), Max: int64(maxInterval), Doc: "length of a window of blacklist"},
+		{Name: "blacklist", Type: Float, Default: b.Above, Unit: "× the tasks", High: 1, Doc: "p_b: a host gets no tasks for a window if they would straggle with a higher probability; 0 for never"},
+		{Name: "blacklist_window", Type: Duration, Default: b.Window, Min: int64(time.Millisecond), Max: int64(maxInterval), Doc: "length of a window"},
 	}
 }
 
@@ -219,17 +219,17 @@ func estimates() []string  { return []string{"given", "learned", "periodic"} }
 func clonings() []Param {
 	s := tasks.DefaultCloning()
 	return []Param{
-		{Name: "cloning", Type: Choice, Default: "none", Choices: []string{"none", "dolly"}, Doc: "copies of tasks from their start, of which the first to end counts: dolly, as many for each task of a job as clone_risk requires, if the budget has room"},
-		{Name: "clone_straggle", Type: Float, Default: s.Straggle, Unit: "× the tasks", High: 0.99, Doc: "p: probability that a task straggles, that is, runs at less than half the median progress rate of its stage; 0 for no cloning"},
-		{Name: "clone_risk", Type: Float, Default: s.Risk, Unit: "× the jobs", Low: 0.0001, High: 0.99, Doc: "ε: accepted probability that a job straggles because all copies of one of its tasks do"},
-		{Name: "clone_budget", Type: Float, Default: s.Budget, Unit: "× the slots", High: 1, Doc: "β: slots that copies of cloned tasks may use"},
+		{Name: "cloning", Type: Choice, Default: "none", Choices: []string{"none", "dolly"}, Doc: "dolly: as many copies of each task of a job from its start as clone_risk requires, if the budget has room; the first to end counts"},
+		{Name: "clone_straggle", Type: Float, Default: s.Straggle, Unit: "× the tasks", High: 0.99, Doc: "p: probability that a task straggles (less than half the median progress rate of its stage); 0 for no cloning"},
+		{Name: "clone_risk", Type: Float, Default: s.Risk, Unit: "× the jobs", Low: 0.0001, High: 0.99, Doc: "ε: accepted probability that all copies of one of a job's tasks straggle"},
+		{Name: "clone_budget", Type: Float, Default: s.Budget, Unit: "× the slots", High: 1, Doc: "β: slots for copies of cloned tasks"},
 		{Name: "clone_utilization", Type: Float, Default: s.Utilization, Unit: "× the slots", High: 1, Doc: "τ: slots in use beyond which no task is cloned"},
-		{Name: "clone_admission", Type: Choice, Default: admissions()[s.Admission], Choices: admissions(), Doc: "copies of a stage that has no room for all: all, none of them; preempt, clones of larger jobs are killed; partial, as many for each task as there is room for; fcfs, those of its first tasks"},
-		{Name: "clone_reads", Type: Choice, Default: reads()[s.Reads], Choices: reads(), Doc: "copy of an output that a copy of a task fetches: first, the first one; exclusive, the k-th copy fetches the k-th one; delay, one that no other fetches, or after clone_wait any"},
-		{Name: "clone_wait", Type: Durations, Default: s.Wait[0].String(), Max: int64(maxInterval), Most: jobs.SizeClasses, Doc: "ω of clone_reads delay: wait for a copy that no other fetches, from the end of the first copy; several, separated by commas: of jobs of up to 10, 50, 150, 500 and more tasks, of which the last one is for all larger jobs"},
-		{Name: "clone_estimates", Type: Choice, Default: estimates()[0], Choices: estimates(), Doc: "given, clone_straggle and clone_wait; learned, estimates from ended tasks and fetches, for which the given values are the start; periodic, p at the end of each period of clone_learn_every from the tasks that ended in it, and one ω for a period"},
-		{Name: "clone_learn_every", Type: Duration, Default: s.LearnEvery, Max: int64(maxInterval), Doc: "time between two estimates of ω for jobs of a size, and the period of clone_estimates periodic"},
-		{Name: "clone_flows", Type: Bool, Default: s.ByFlows, Doc: "estimate ω with the rates of fetches that had as many flows on their links as those of the stage will have"},
+		{Name: "clone_admission", Type: Choice, Default: admissions()[s.Admission], Choices: admissions(), Doc: "copies of a stage without room for all: all, none; fcfs, those of its first tasks; partial, as many for each task as fit; preempt, clones of larger jobs are killed"},
+		{Name: "clone_reads", Type: Choice, Default: reads()[s.Reads], Choices: reads(), Doc: "copy of an output that a copy of a task fetches: the first; the k-th copy the k-th; or one that no other fetches, and after clone_wait any"},
+		{Name: "clone_wait", Type: Durations, Default: s.Wait[0].String(), Max: int64(maxInterval), Most: jobs.SizeClasses, Doc: "ω of clone_reads delay, from the end of the first copy; several, separated by commas: of jobs of up to 10, 50, 150, 500 and more tasks, the last for all larger ones"},
+		{Name: "clone_estimates", Type: Choice, Default: estimates()[0], Choices: estimates(), Doc: "p and ω: as given; learned from ended tasks and fetches, from the given values on; or periodic, p at the end of each clone_learn_every from the tasks that ended in it, and one ω for a period"},
+		{Name: "clone_learn_every", Type: Duration, Default: s.LearnEvery, Max: int64(maxInterval), Doc: "time between estimates of ω for jobs of a size, and the period of periodic"},
+		{Name: "clone_flows", Type: Bool, Default: s.ByFlows, Doc: "estimate ω with the rates of fetches with as many flows on their links as those of the stage will have"},
 	}
 }
 

@@ -24,8 +24,8 @@ type Starvation struct {
 	// Kill kills tasks of pools above their shares, most recently launched first, until each
 	// pool that starves can have its share.
 	Kill  bool
-	Every time.Duration // minimum time between two rounds of kills
-	Most  int           // maximum number of kills a round; 0 for no limit
+	Every time.Duration // time between rounds of kills
+	Most  int           // most kills a round; 0 for no limit
 }
 
 // DefaultStarvation returns Hadoop's fraction and interval, and timeouts of 60 s and 600 s, for

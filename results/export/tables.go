@@ -74,16 +74,16 @@ func Tables() []Table {
 	return []Table{
 		table("runs", "one row per run", func(r *rundir.Run) []runRow { return []runRow{runOf(r)} }),
 		armTable(),
-		tableOf("trials", "one row per trial: one execution of an arm; void ones too. The other tables join by run, arm and repeat", trialsOf),
+		tableOf("trials", "one row per execution of an arm, void ones too; other tables join by run, arm and repeat", trialsOf),
 		table("flows", "one row per flow", func(r *rundir.Run) []schema.Flow { return r.Flows }),
-		table("coflows", "one row per coflow", func(r *rundir.Run) []schema.Coflow { return r.Coflows }),
-		table("blocks", "one row per block", func(r *rundir.Run) []schema.Block { return r.Blocks }),
+		table("coflows", "one row per coflow; held_us to latency_us are the parts of cct_us", func(r *rundir.Run) []schema.Coflow { return r.Coflows }),
+		table("blocks", "one row per block; held_us to host_us are the parts of write_time_us", func(r *rundir.Run) []schema.Block { return r.Blocks }),
 		table("requests", "one row per write request: all blocks of one writer", func(r *rundir.Run) []schema.Request { return r.Requests }),
-		table("jobs", "one row per job", func(r *rundir.Run) []schema.Job { return r.Jobs }),
+		table("jobs", "one row per job; waiting_us to writing_us are the parts of job_time_us", func(r *rundir.Run) []schema.Job { return r.Jobs }),
 		table("attempts", "one row per attempt of a task", func(r *rundir.Run) []schema.Attempt { return r.Attempts }),
 		table("balance", "one row per interval of the balance of links", func(r *rundir.Run) []schema.Balance { return r.Balance }),
 		table("breakdown", "one row per part of a coflow's completion time", func(r *rundir.Run) []schema.Share { return r.Breakdown }),
-		table("progress", "one row per moment of a transfer: a flow, or one hop of a block's pipeline", func(r *rundir.Run) []schema.Moment { return r.Progress }),
+		table("progress", "one row per moment of a flow, or of a hop of a block's pipeline", func(r *rundir.Run) []schema.Moment { return r.Progress }),
 		table("links", "one row per interval of a link", func(r *rundir.Run) []schema.Load { return r.Links }),
 		table("drops", "one row per link", func(r *rundir.Run) []schema.Drop { return r.Drops }),
 	}
@@ -106,9 +106,9 @@ type runRow struct {
 	Source      string     `csv:"source" doc:"packets or fluid model"`
 	Baseline    string     `csv:"baseline" doc:"arm that speed-ups are relative to"`
 	Directory   string     `csv:"directory" doc:"directory of the run"`
-	State       string     `csv:"state" is:"null" doc:"complete, interrupted, failed or running; this and the following are null if the run has no manifest.json"`
-	Seed        string     `csv:"seed" is:"null" doc:"seed of the run, a decimal of up to 64 bits"`
-	Vars        string     `csv:"vars" is:"null" doc:"values of the swept variables, as a JSON object"`
+	State       string     `csv:"state" is:"null" doc:"complete, interrupted, failed or running; from here on null without manifest.json"`
+	Seed        string     `csv:"seed" is:"null" doc:"seed, a decimal of up to 64 bits"`
+	Vars        string     `csv:"vars" is:"null" doc:"swept variables and values, as JSON"`
 	Repeats     *int       `csv:"repeats" doc:"requested repeats of each arm"`
 	Workload    string     `csv:"workload_fingerprint" is:"null" doc:"equal for runs of the same scenario and traces"`
 	ScaledBy    string     `csv:"scaled_by" is:"null" doc:"factor by which rates and sizes were divided"`
@@ -116,7 +116,7 @@ type runRow struct {
 	Go          string     `csv:"go" is:"null" doc:"version of Go"`
 	Kernel      string     `csv:"kernel" is:"null" doc:"kernel release"`
 	CPUs        *int       `csv:"cpus" doc:"usable processors"`
-	Calibration string     `csv:"calibration" is:"null" doc:"calibration used for the links' token buckets"`
+	Calibration string     `csv:"calibration" is:"null" doc:"calibration of the links' token buckets"`
 	Started     *time.Time `csv:"started" unit:"UTC" doc:"when the run began"`
 	Ended       *time.Time `csv:"ended" unit:"UTC" doc:"when the run ended"`
 }
@@ -150,17 +150,17 @@ func object(values []rundir.Value) string {
 type trialRow struct {
 	Arm         string     `csv:"arm" doc:"arm of the run"`
 	Repeat      int        `csv:"repeat" doc:"repeat of the arm, from 0"`
-	Verdict     string     `csv:"verdict" doc:"verdict of the trial when it ended; fluid model in a simulation"`
-	Key         string     `csv:"key" doc:"digest of all that the trial depends on besides the program and the machine"`
-	Seed        string     `csv:"seed" doc:"seed of its draws, a decimal of up to 64 bits"`
-	Vars        string     `csv:"vars" is:"null" doc:"values of the swept variables, as a JSON object"`
-	Set         string     `csv:"set" is:"null" doc:"values of the keys that arms of the run set, as a JSON object"`
+	Verdict     string     `csv:"verdict" doc:"verdict when it ended; fluid model in a simulation"`
+	Key         string     `csv:"key" doc:"digest of all that it depends on besides program and machine"`
+	Seed        string     `csv:"seed" doc:"seed, a decimal of up to 64 bits"`
+	Vars        string     `csv:"vars" is:"null" doc:"swept variables and values, as JSON"`
+	Set         string     `csv:"set" is:"null" doc:"keys that arms set and values, as JSON"`
 	Tool        string     `csv:"tool" doc:"version of testbed"`
-	Executed    string     `csv:"executed_run" is:"null" doc:"run that executed it, before a merge; this and the following are null in a simulation"`
+	Executed    string     `csv:"executed_run" is:"null" doc:"run that executed it, before a merge; from here on null in a simulation"`
 	Machine     string     `csv:"machine" is:"null" doc:"ID of the machine"`
 	Kernel      string     `csv:"kernel" is:"null" doc:"kernel release"`
 	CPUs        *int       `csv:"cpus" doc:"usable processors"`
-	Calibration string     `csv:"calibration" is:"null" doc:"calibration used for the links' token buckets"`
+	Calibration string     `csv:"calibration" is:"null" doc:"calibration of the links' token buckets"`
 	Began       *time.Time `csv:"began" unit:"UTC" doc:"when the trial began"`
 	Ended       *time.Time `csv:"ended" unit:"UTC" doc:"when the trial ended"`
 }
@@ -190,7 +190,7 @@ func utc(t time.Time) *time.Time {
 
 type armRow struct {
 	Arm           string `csv:"arm" doc:"name"`
-	Set           string `csv:"set" is:"null" doc:"values of the keys that arms of the run set, as a JSON object"`
+	Set           string `csv:"set" is:"null" doc:"keys that arms set and values, as JSON"`
 	Place         int    `csv:"place" doc:"position among the run's arms, from 0"`
 	Repeats       int    `csv:"repeats" doc:"completed repeats"`
 	Verdict       string `csv:"verdict" doc:"worst verdict of the repeats; fluid model in a simulation"`

@@ -33,7 +33,7 @@ import (
 type Key struct {
 	Arm     string `csv:"arm" doc:"arm of the run"`
 	Repeat  int    `csv:"repeat" doc:"repeat of the arm, from 0"`
-	Verdict string `csv:"verdict" doc:"verdict of the repeat: pass, unverified or degraded; fluid model in a simulation"`
+	Verdict string `csv:"verdict" doc:"pass, unverified or degraded; fluid model in a simulation"`
 }
 
 // Flow is a flow that ended.
@@ -54,19 +54,19 @@ type Flow struct {
 	FluidFCT    *time.Duration     `csv:"fluid_fct_us" unit:"µs" doc:"the fluid model's prediction"`
 	FirstByte   *time.Duration     `csv:"first_byte_us" unit:"µs" doc:"first payload byte received"`
 	ResentBytes *units.Bytes       `csv:"resent_bytes" unit:"bytes" doc:"retransmitted payload"`
-	RTTMin      *time.Duration     `csv:"rtt_min_us" unit:"µs" doc:"minimum time from payload to its acknowledgement, at src"`
+	RTTMin      *time.Duration     `csv:"rtt_min_us" unit:"µs" doc:"least time from payload to its acknowledgement, at src"`
 	RTTMedian   *time.Duration     `csv:"rtt_median_us" unit:"µs" doc:"median of the same"`
-	Background  bool               `csv:"background" is:"late" doc:"whether its coflow only loads the network; no statistic includes it"`
-	Setup       *time.Duration     `csv:"setup_us" unit:"µs" doc:"part of fct: from the moment when the flow could send to start"`
-	Job         *workloads.JobID   `csv:"job" doc:"ID of the job whose task receives; such flows are in no statistic of fct, because their IDs differ between arms"`
+	Background  bool               `csv:"background" is:"late" doc:"its coflow only loads the network; in no statistic"`
+	Setup       *time.Duration     `csv:"setup_us" unit:"µs" doc:"part of fct: from when it could send to start"`
+	Job         *workloads.JobID   `csv:"job" doc:"job whose task receives; such flows are in no statistic of fct, as their IDs differ between arms"`
 	Stage       *int               `csv:"stage" doc:"stage of that task, from 0"`
 	Task        *int               `csv:"task" doc:"task that receives, from 0"`
 	Attempt     *int               `csv:"attempt" doc:"attempt of that task, from 0"`
 	Outputs     *int               `csv:"outputs" doc:"outputs of tasks that the flow carries; 0 for an input block"`
-	FromStage   *int               `csv:"from_stage" doc:"stage of the first of these outputs; this and the following are null for an input block"`
+	FromStage   *int               `csv:"from_stage" doc:"stage of the first of these outputs; null, as the following, for an input block"`
 	FromTask    *int               `csv:"from_task" doc:"task whose output it is"`
 	FromAttempt *int               `csv:"from_attempt" doc:"attempt of that task that made it"`
-	Failed      bool               `csv:"failed" is:"derived" doc:"whether it was given up before it ended; no statistic includes it"`
+	Failed      bool               `csv:"failed" is:"derived" doc:"given up before it ended; in no statistic"`
 }
 
 // Coflow is a coflow whose flows all ended.
@@ -81,20 +81,20 @@ type Coflow struct {
 	FluidCCT       *time.Duration     `csv:"fluid_cct_us" unit:"µs" doc:"the fluid model's prediction"`
 	Skew           *float64           `csv:"skew" unit:"ratio" doc:"longest flow over the average flow, by size"`
 	Slowest        *workloads.FlowID  `csv:"slowest_flow" doc:"ID of the flow that ended last"`
-	Bottleneck     string             `csv:"bottleneck" is:"null,late" doc:"link of the slowest flow's path that the coflow loads longest"`
-	Lone           *time.Duration     `csv:"lone_us" unit:"µs" doc:"time that the coflow alone would need on its bottleneck"`
+	Bottleneck     string             `csv:"bottleneck" is:"null,late" doc:"link of its path that the coflow loads longest"`
+	Lone           *time.Duration     `csv:"lone_us" unit:"µs" doc:"time of the coflow alone on its bottleneck"`
 	Slowdown       *float64           `csv:"slowdown" unit:"ratio" doc:"cct over lone"`
-	Held           *time.Duration     `csv:"held_us" unit:"µs" doc:"part of cct: held back by the policy"`
-	Setup          *time.Duration     `csv:"setup_us" unit:"µs" doc:"part of cct: setup of its flows"`
-	Serialisation  *time.Duration     `csv:"serialisation_us" unit:"µs" doc:"part of cct: its own bytes on the wire"`
-	Queueing       *time.Duration     `csv:"queueing_us" unit:"µs" doc:"part of cct: waiting behind bytes of other transfers"`
-	Retransmission *time.Duration     `csv:"retransmission_us" unit:"µs" doc:"part of cct: waiting for a lost segment"`
-	Host           *time.Duration     `csv:"host_us" unit:"µs" doc:"part of cct: waiting for a host"`
-	Latency        *time.Duration     `csv:"latency_us" unit:"µs" doc:"part of cct: the rest"`
-	Background     bool               `csv:"background" is:"late" doc:"whether it only loads the network; no statistic includes it"`
+	Held           *time.Duration     `csv:"held_us" unit:"µs" doc:"held back by the policy"`
+	Setup          *time.Duration     `csv:"setup_us" unit:"µs" doc:"setup of its flows"`
+	Serialisation  *time.Duration     `csv:"serialisation_us" unit:"µs" doc:"its own bytes on the wire"`
+	Queueing       *time.Duration     `csv:"queueing_us" unit:"µs" doc:"waiting behind bytes of other transfers"`
+	Retransmission *time.Duration     `csv:"retransmission_us" unit:"µs" doc:"waiting for a lost segment"`
+	Host           *time.Duration     `csv:"host_us" unit:"µs" doc:"waiting for a host"`
+	Latency        *time.Duration     `csv:"latency_us" unit:"µs" doc:"the rest"`
+	Background     bool               `csv:"background" is:"late" doc:"only loads the network; in no statistic"`
 	Job            *workloads.JobID   `csv:"job" doc:"ID of the job of tasks whose shuffle it is"`
 	Stage          *int               `csv:"stage" doc:"stage that fetches, from 0"`
-	Failed         bool               `csv:"failed" is:"derived" doc:"whether one of its flows was given up; no statistic includes it"`
+	Failed         bool               `csv:"failed" is:"derived" doc:"one of its flows was given up; in no statistic"`
 }
 
 // Block is a block that was written.
@@ -108,12 +108,12 @@ type Block struct {
 	End            time.Duration     `csv:"end_us" unit:"µs" doc:"last acknowledgement arrives at the client"`
 	WriteTime      time.Duration     `csv:"write_time_us" unit:"µs" doc:"end - requested"`
 	FluidWriteTime *time.Duration    `csv:"fluid_write_time_us" unit:"µs" doc:"the fluid model's prediction"`
-	Held           *time.Duration    `csv:"held_us" unit:"µs" doc:"part of write time: held back by the policy"`
-	Network        *time.Duration    `csv:"network_us" unit:"µs" doc:"part of write time: bytes or acknowledgements in flight"`
-	Disk           *time.Duration    `csv:"disk_us" unit:"µs" doc:"part of write time: waiting for a disk"`
-	Host           *time.Duration    `csv:"host_us" unit:"µs" doc:"part of write time: waiting for a host"`
+	Held           *time.Duration    `csv:"held_us" unit:"µs" doc:"held back by the policy"`
+	Network        *time.Duration    `csv:"network_us" unit:"µs" doc:"bytes or acknowledgements in flight"`
+	Disk           *time.Duration    `csv:"disk_us" unit:"µs" doc:"waiting for a disk"`
+	Host           *time.Duration    `csv:"host_us" unit:"µs" doc:"waiting for a host"`
 	Waited         *time.Duration    `csv:"waited_us" unit:"µs" doc:"wait for placement, before requested"`
-	Failed         bool              `csv:"failed" is:"derived" doc:"whether it was given up before it ended; no statistic includes it"`
+	Failed         bool              `csv:"failed" is:"derived" doc:"given up before it ended; in no statistic"`
 }
 
 // Request is a write request: all blocks of one writer.
@@ -123,7 +123,7 @@ type Request struct {
 	Job              *workloads.JobID   `csv:"job" doc:"ID of its job"`
 	Client           string             `csv:"client" doc:"host that writes"`
 	Blocks           int                `csv:"blocks" unit:"blocks" doc:"number of blocks, written one after the other"`
-	Size             units.Bytes        `csv:"size_bytes" unit:"bytes" doc:"size of all blocks"`
+	Size             units.Bytes        `csv:"size_bytes" unit:"bytes" doc:"size of its blocks"`
 	Requested        time.Duration      `csv:"requested_us" unit:"µs" doc:"request of the first block, since the start of the repeat"`
 	End              time.Duration      `csv:"end_us" unit:"µs" doc:"last block written"`
 	RequestTime      time.Duration      `csv:"request_time_us" unit:"µs" doc:"end - requested"`
@@ -142,12 +142,12 @@ func (x *Request) Cluster() int {
 // Job is a job that completed.
 type Job struct {
 	Key
-	Job          workloads.JobID     `csv:"job" doc:"ID, the same in each arm; jobs of tasks, those with tasks, are numbered apart"`
+	Job          workloads.JobID     `csv:"job" doc:"ID, the same in each arm; jobs of tasks are numbered apart"`
 	Bin          *int                `csv:"bin" doc:"bin of the workload, from 1"`
-	Coflow       *workloads.CoflowID `csv:"coflow" doc:"ID of its coflow; null for a job of tasks, whose shuffles state their job"`
+	Coflow       *workloads.CoflowID `csv:"coflow" doc:"its coflow; null for a job of tasks, whose shuffles state their job"`
 	Blocks       int                 `csv:"blocks" unit:"blocks" doc:"blocks that its writers write; 0 for a job of tasks"`
 	Size         units.Bytes         `csv:"size_bytes" unit:"bytes" doc:"size of all blocks"`
-	Arrival      time.Duration       `csv:"arrival_us" unit:"µs" doc:"submission of a job of tasks; else arrival of its coflow or, without one, request of its first block"`
+	Arrival      time.Duration       `csv:"arrival_us" unit:"µs" doc:"submission of a job of tasks; else arrival of its coflow, or request of its first block"`
 	End          time.Duration       `csv:"end_us" unit:"µs" doc:"last task committed; else last block written"`
 	JobTime      time.Duration       `csv:"job_time_us" unit:"µs" doc:"end - arrival"`
 	FluidJobTime *time.Duration      `csv:"fluid_job_time_us" unit:"µs" doc:"the fluid model's prediction"`
@@ -157,11 +157,11 @@ type Job struct {
 	Tasks     *int           `csv:"tasks" unit:"tasks" doc:"number of its tasks"`
 	Input     *units.Bytes   `csv:"input_bytes" unit:"bytes" doc:"blocks that its tasks read"`
 	CrossRack *units.Bytes   `csv:"cross_rack_bytes" unit:"bytes" doc:"payload of its reads and fetches between racks"`
-	Waiting   *time.Duration `csv:"waiting_us" unit:"µs" doc:"part of job time: none of its attempts runs"`
-	Mapping   *time.Duration `csv:"mapping_us" unit:"µs" doc:"part of job time: an attempt that reads a block has not processed it yet"`
-	Shuffling *time.Duration `csv:"shuffling_us" unit:"µs" doc:"part of job time: none of these; an attempt fetches, or has fetched everything and waits to compute"`
-	Computing *time.Duration `csv:"computing_us" unit:"µs" doc:"part of job time: none of these; an attempt that has fetched computes"`
-	Writing   *time.Duration `csv:"writing_us" unit:"µs" doc:"part of job time: all running attempts have computed, and spill, write blocks or commit"`
+	Waiting   *time.Duration `csv:"waiting_us" unit:"µs" doc:"no attempt runs"`
+	Mapping   *time.Duration `csv:"mapping_us" unit:"µs" doc:"an attempt that reads a block has not processed it yet"`
+	Shuffling *time.Duration `csv:"shuffling_us" unit:"µs" doc:"else an attempt fetches, or has fetched all and waits to compute"`
+	Computing *time.Duration `csv:"computing_us" unit:"µs" doc:"else an attempt that has fetched computes"`
+	Writing   *time.Duration `csv:"writing_us" unit:"µs" doc:"else: attempts spill, write blocks or commit"`
 	Lone      *time.Duration `csv:"lone_us" unit:"µs" doc:"time that the job takes alone on the cluster"`
 	Slowdown  *float64       `csv:"slowdown" unit:"ratio" doc:"job time over lone"`
 }
@@ -185,16 +185,16 @@ type Attempt struct {
 	Attempt  int             `csv:"attempt" doc:"attempt of the task, from 0"`
 	Kind     string          `csv:"kind" doc:"kind of its slot: map or reduce"`
 	Host     string          `csv:"host" doc:"host that it ran on"`
-	Slot     int             `csv:"slot" doc:"number of its slot among those of its kind on the host, from 0"`
-	Locality string          `csv:"locality" is:"null" doc:"where the replica was that it read: node, rack or off-rack; null if its stage reads no blocks"`
+	Slot     int             `csv:"slot" doc:"its slot among those of its kind on the host, from 0"`
+	Locality string          `csv:"locality" is:"null" doc:"of the replica that it read: node, rack or off-rack; null if its stage reads no blocks"`
 	Input    units.Bytes     `csv:"input_bytes" unit:"bytes" doc:"bytes that it read or fetched"`
 	Start    time.Duration   `csv:"start_us" unit:"µs" doc:"when it got its slot, since the start of the repeat"`
-	InputEnd *time.Duration  `csv:"input_end_us" unit:"µs" doc:"when it had all its input; this and the following are null if it did not get there"`
+	InputEnd *time.Duration  `csv:"input_end_us" unit:"µs" doc:"when it had all its input; null, as the following, if it did not get there"`
 	Compute  *time.Duration  `csv:"compute_us" unit:"µs" doc:"when it began to compute; if it reads a block, at its start"`
 	Computed *time.Duration  `csv:"computed_us" unit:"µs" doc:"when it had processed its input"`
 	End      time.Duration   `csv:"end_us" unit:"µs" doc:"when it left its slot"`
 	Time     time.Duration   `csv:"time_us" unit:"µs" doc:"end - start"`
-	Outcome  string          `csv:"outcome" doc:"committed; copied, after another attempt of its task had committed; killed or failed"`
+	Outcome  string          `csv:"outcome" doc:"committed; copied (another attempt had committed); killed or failed"`
 	Why      string          `csv:"why" is:"null,late" doc:"reason of a kill or failure, at most 200 bytes from captures"`
 }
 
@@ -216,7 +216,7 @@ type Balance struct {
 	Key
 	From     time.Duration `csv:"from_us" unit:"µs" doc:"start of the interval, since the start of the repeat"`
 	Interval time.Duration `csv:"interval_us" unit:"µs" doc:"length of the interval"`
-	Cv       float64       `csv:"cv" is:"null" unit:"ratio" doc:"standard deviation over mean of the utilisation of the receiving bottleneck links"`
+	Cv       float64       `csv:"cv" is:"null" unit:"ratio" doc:"standard deviation over mean of the load of the receiving bottleneck links"`
 }
 
 // Share is a part of a coflow's completion time.
@@ -245,8 +245,8 @@ type Drop struct {
 	Key
 	Link    string     `csv:"link" doc:"directed, as from>to"`
 	Rate    units.Rate `csv:"rate_bps" unit:"bits per second" doc:"rate of the link"`
-	Dropped int        `csv:"dropped_packets" unit:"packets" doc:"packets that the queue ahead of the link dropped in the repeat"`
-	Source  string     `csv:"source" doc:"kernel: count of packets of all kinds; captures: estimate for packets with payload"`
+	Dropped int        `csv:"dropped_packets" unit:"packets" doc:"packets that its queue dropped"`
+	Source  string     `csv:"source" doc:"kernel: count of all packets; captures: estimate for packets with payload"`
 }
 
 // Moment is the received bytes of a transfer at one time. The rows of a transfer are adjacent
@@ -260,9 +260,9 @@ type Moment struct {
 	Block    *workloads.BlockID  `csv:"block" doc:"ID of a hop's block"`
 	Hop      *int                `csv:"hop" doc:"hop of the pipeline, from 0"`
 	Pipeline *int                `csv:"pipeline" doc:"pipeline of the block, from 0; a broken one is followed by another"`
-	Size     units.Bytes         `csv:"size_bytes" unit:"bytes" doc:"payload of the transfer; for a hop, from the byte at which its pipeline continued"`
+	Size     units.Bytes         `csv:"size_bytes" unit:"bytes" doc:"payload; for a hop, from the byte at which its pipeline continued"`
 	At       time.Duration       `csv:"at_us" unit:"µs" doc:"moment, since the start of the repeat"`
-	Received units.Bytes         `csv:"received_bytes" unit:"bytes" doc:"payload that the receiver has without a gap from at_us on"`
+	Received units.Bytes         `csv:"received_bytes" unit:"bytes" doc:"received without a gap from at_us on"`
 	Sent     *time.Duration      `csv:"sent_us" unit:"µs" doc:"when the last of these bytes first left the sender"`
 }
 
