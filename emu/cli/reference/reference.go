@@ -17,8 +17,11 @@ import (
 // lineWidth is the number of columns of flag lists.
 const lineWidth = 100
 
-// Markdown returns all commands with their purposes and examples, except the completion of each
-// shell. Their flags and long texts are in help and man pages.
+// examples is the largest number of lines of examples of a command in Markdown.
+const examples = 2
+
+// Markdown returns all commands with their purposes and first examples, except the completion of each
+// shell. Their flags, long texts and further examples are in help and man pages.
 func Markdown() string {
 	root := cli.Command()
 	list := slices.DeleteFunc(all(root)[1:], func(c *cobra.Command) bool { return c.Parent().Name() == "completion" })
@@ -28,8 +31,9 @@ func Markdown() string {
 	b.WriteString("\n## Commands and examples\n")
 	for _, c := range list {
 		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n", c.CommandPath(), c.Short)
-		if c.Example != "" {
-			fmt.Fprintf(&b, "\n```sh\n%s\n```\n", unindent(c.Example))
+		if c.Example != "" && !c.HasSubCommands() {
+			lines := strings.Split(unindent(c.Example), "\n")
+			fmt.Fprintf(&b, "\n```sh\n%s\n```\n", strings.Join(lines[:min(len(lines), examples)], "\n"))
 		}
 	}
 	b.WriteString("\n")
