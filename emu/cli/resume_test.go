@@ -170,6 +170,7 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 
 // Parts of different scenarios are refused, with the keys that differ, and so are trials that were changed.
 func TestMergeRefuses(t *testing.T) {
+	t.Parallel()
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
 	for name, seed := range map[string]string{"a": "", "b": "seed: 7\n"} {
 		if err := os.WriteFile(filepath.Join(p.dir, name+".yaml"), []byte(strings.Replace(severalTrials, "repeat: 8", "repeat: 2", 1)+seed), 0o644); err != nil {
@@ -234,6 +235,7 @@ func TestSeedOfTheCommandLine(t *testing.T) {
 
 // Only chosen trials are executed, and the run says which it lacks.
 func TestChosenTrials(t *testing.T) {
+	t.Parallel()
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
 	if err := os.WriteFile(filepath.Join(p.dir, "scenario.yaml"), []byte(severalTrials), 0o644); err != nil {
 		t.Fatal(err)

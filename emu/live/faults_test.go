@@ -80,6 +80,7 @@ func TestLinkFaultsOnPackets(t *testing.T) {
 // With one spine down, flows take the other: existing flows move there, the engine is notified, and new
 // flows begin there. When the spine is back, its flows return.
 func TestSpineFaultOnPackets(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 20*units.Mbps, nil)
 	f := r.fabric
 	hash := uint32(1) // spine 1
@@ -160,6 +161,7 @@ func spinePackets(t *testing.T, r *rig, spine int) (n uint64) {
 // A host that crashes is missed after Detect, and flows that are then given up do
 // not hold up the end of the run.
 func TestCrashOnPackets(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, 20*units.Mbps, nil)
 	r.cfg.Detect = 500 * time.Millisecond
 	r.play(t, fault.Fault{Kind: fault.HostCrash, At: 200 * time.Millisecond, Host: 1})

@@ -93,6 +93,7 @@ func TestCompareArmsOfARun(t *testing.T) {
 }
 
 func TestCompareRuns(t *testing.T) {
+	t.Parallel()
 	a, b := simulate(t, comparable12, "v1"), simulate(t, comparable12, "v1", "name: compared", "name: again", "repeat: 2", "repeat: 3", "[fair, sebf]", "[sebf, fair]")
 	r, err := Compare([]string{a, a, b}, CompareOptions{Version: "v1"})
 	if err != nil || len(r.Comparisons) != 4 {
@@ -124,6 +125,7 @@ func TestCompareRuns(t *testing.T) {
 }
 
 func TestCompareRefusals(t *testing.T) {
+	t.Parallel()
 	a := simulate(t, comparable12, "v1")
 	for _, tt := range []struct {
 		name  string
@@ -187,6 +189,7 @@ func TestCompareRefusals(t *testing.T) {
 
 // Runs may differ in the keys that are named, if their workloads are equal.
 func TestCompareVarying(t *testing.T) {
+	t.Parallel()
 	a := simulate(t, comparable12, "v1")
 	b := simulate(t, comparable12, "v2", "host_link: 20Mbps", "host_link: 25Mbps", "queue: 20ms", "queue: 10ms")
 	r, err := Compare([]string{a, b}, CompareOptions{Version: "v2", Varying: []string{"fabric.host_link", "fabric.queue", VaryVersion, VaryMachine}})
@@ -231,6 +234,7 @@ func TestCompareVarying(t *testing.T) {
 
 // Runs of several seeds are compared seed by seed: their pairs are those of all seeds.
 func TestComparePoolsSeeds(t *testing.T) {
+	t.Parallel()
 	seeded := func(n, link string) string {
 		return simulate(t, comparable12, "v1", "repeat: 2", "repeat: 2\nseed: "+n, "host_link: 20Mbps", "host_link: "+link)
 	}

@@ -72,6 +72,7 @@ func whatFailed(r summary.Repeat) []string {
 // completes on the others; other transfers have their results, and a verdict. The
 // captures alone, the log and the fluid model agree.
 func TestFaultsOnPackets(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs faults on packets, 7 s")
 	netnstest.Require(t)
 	s := loadText(t, withFaults, withFaultsTrace...)

@@ -204,6 +204,7 @@ arms:
 // A report from captures alone has the same results, the log
 // replays to the same commands, and the observations of agents agree with the wire.
 func TestCapturesAreEnough(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "computes a run again from its captures, 4 s")
 	s := loadText(t, withBlocks, "1 0 2 0 2 2 1:2.0 3:2.0", "2 100 1 4 2 1:0.4 5:0.2")
 	out, arms := onPackets(t, s)

@@ -43,6 +43,7 @@ func tablesOf(t *testing.T, dir string) map[string]map[string]string {
 // Each point of a sweep stops at a look of its own, with the same tables in one run, in one that goes on after a kill,
 // and merged from parts.
 func TestLooksDecideRepeats(t *testing.T) {
+	t.Parallel()
 	s := loadText(t, adaptive)
 	simulate := func(c Choice) string {
 		out, err := Simulate(t.Context(), s, Options{Out: t.TempDir(), Version: "v1", Choice: c})

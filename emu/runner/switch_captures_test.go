@@ -38,6 +38,7 @@ func readSamples(t *testing.T, dir string) (s fidelity.Samples) {
 
 // The captures of switches are judged like those of hosts and change no result.
 func TestCapturedLinksAreJudged(t *testing.T) {
+	t.Parallel()
 	out, arms := onPackets(t, loadText(t, capturingLinks(t), acrossRacks))
 	dir := repeatDir(out.Dir, "fair", 0)
 	switches := map[string]bool{}

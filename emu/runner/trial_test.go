@@ -44,6 +44,7 @@ func sameReport(t *testing.T, dir string) {
 
 // A simulation is reported on again from its trials.
 func TestReportOfASimulation(t *testing.T) {
+	t.Parallel()
 	for name, text := range map[string]string{"blocks": severalArms, "tasks": taskWork} {
 		t.Run(name, func(t *testing.T) {
 			out, err := Simulate(t.Context(), loadText(t, text), Options{Out: t.TempDir(), Version: "v1"})
@@ -58,6 +59,7 @@ func TestReportOfASimulation(t *testing.T) {
 // Arms have their own fabrics and the same workload, which is that of the scenario without their changes: a load of half
 // of the uplinks at 2:1 is the same bytes at 1:1.
 func TestArmsWithTheirOwnFabrics(t *testing.T) {
+	t.Parallel()
 	s := loadText(t, `
 name: set
 fabric: {leaves: 2, spines: 1, hosts_per_leaf: 8, host_link: 20Mbps, oversubscription: "2:1", queue: 20ms}
@@ -158,6 +160,7 @@ repeat: 2
 
 // A run with a scaled half has the sums of the half's files as they are at its end, also if it was interrupted and goes on.
 func TestSumsOfAScaledHalf(t *testing.T) {
+	t.Parallel()
 	s := loadText(t, severalArms)
 	whole, err := Simulate(t.Context(), s, Options{Out: t.TempDir(), Version: "v1", CheckScale: workloads.Factor{Num: 2, Den: 1}})
 	if err != nil {
