@@ -81,7 +81,11 @@ func TestPolicyReference(t *testing.T) {
 	table := func(params []catalog.Param, value func(catalog.Param) string) {
 		b.WriteString("\n| parameter | values | description |\n| --- | --- | --- |\n")
 		for _, p := range params {
-			fmt.Fprintf(&b, "| `%s` | %s (%s) | %s |\n", p.Name, p.Values(), strings.TrimSpace(value(p)+" "+p.Unit), p.Doc)
+			values := strings.TrimSpace(value(p) + " " + p.Unit)
+			if p.Type == catalog.Choice || p.Type == catalog.Float { // others are evident from the default
+				values = fmt.Sprintf("%s (%s)", p.Values(), values)
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.Name, values, p.Doc)
 		}
 	}
 	for _, role := range catalog.All().Roles() {

@@ -58,7 +58,11 @@ func (r *reference) rows(prefix string, s *jsonschema.Schema, required []string,
 			text = bounds.ReplaceAllString(text, "")
 		}
 		text = strings.NewReplacer("|", `\|`, "*", `\*`).Replace(onlyOfKind.ReplaceAllString(text, ""))
-		r.row(fmt.Sprintf("| `%s%s` | %s%s | %s |\n", prefix, key, values(q), initial, text))
+		kind := values(q)
+		if kind == "boolean" && q.Default != nil {
+			kind = "" // the default shows it
+		}
+		r.row(fmt.Sprintf("| `%s%s` | %s | %s |\n", prefix, key, strings.TrimSpace(kind+initial), text))
 		all := func(string) bool { return true }
 		if prefix == "" && q.Properties != nil && r.sectioned(key) {
 			continue
@@ -114,7 +118,7 @@ func values(s *jsonschema.Schema) string {
 				name = fmt.Sprintf("such as `%v`", s.Examples[0])
 			}
 			if m := bounds.FindStringSubmatch(s.Description); m != nil {
-				name += fmt.Sprintf(", %s–%s", m[1], m[2])
+				name = m[1] + "–" + m[2]
 			}
 			return name
 		case one.Type == "integer" || one.Type == "number":
@@ -122,6 +126,8 @@ func values(s *jsonschema.Schema) string {
 			switch {
 			case one.Minimum == one.Maximum && one.Minimum != "":
 				text = fmt.Sprintf("`%s`", one.Minimum)
+			case one.Minimum != "" && one.Maximum != "" && one.Type == "integer":
+				text = fmt.Sprintf("%s–%s", one.Minimum, one.Maximum)
 			case one.Minimum != "" && one.Maximum != "":
 				text += fmt.Sprintf(", %s–%s", one.Minimum, one.Maximum)
 			}
