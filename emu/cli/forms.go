@@ -83,6 +83,18 @@ func plainStyle(width int) tables.Style {
 	return s
 }
 
+// unlimited is a width that no table has.
+const unlimited = 1 << 20
+
+// listStyle returns plainStyle for standard output: of the terminal's width or, for a file or pipe, without a limit,
+// since programs need whole names.
+func (a *app) listStyle() tables.Style {
+	if file, ok := a.stdout.w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		return plainStyle(terminalWidth(file))
+	}
+	return plainStyle(unlimited)
+}
+
 // drawTable draws a table and, below it, notes on what did not fit.
 func drawTable(w io.Writer, t tables.Table, s tables.Style) error {
 	fitted, err := t.Draw(w, s)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"testbed/emu/runner"
+	tables "testbed/results/table"
 	"testbed/results/verdict"
 )
 
@@ -69,8 +71,9 @@ type display struct {
 	bar   *mpb.Bar
 	rate  rate
 
-	mu   sync.Mutex // the bar is drawn from a goroutine of its own
-	line string
+	mu    sync.Mutex // the bar is drawn from a goroutine of its own
+	line  string     // the stage of the last line without a terminal
+	lines []string   // of the bar, the longest first
 }
 
 func (a *app) progress() *display {
@@ -104,36 +107,32 @@ func (d *display) show(s state) {
 		}
 		d.share, d.at = s.share, now
 	}
-	text := s.text
+	left := ""
 	if eta, ok := remaining(now.Sub(d.begun), s.share); ok {
-		text += fmt.Sprintf(", about %s left", eta)
+		left = fmt.Sprintf("about %s left", eta)
 	}
-	light := ""
-	if s.level != 0 {
-		light = d.light(s.level)
-	}
+	lines := d.forms(s, left)
 	if !d.live {
-		line := join(s.stage, text, light)
 		d.mu.Lock()
 		changed := d.line != s.stage
 		d.line = s.stage
 		d.mu.Unlock()
 		if changed || now.Sub(d.last) >= d.every {
 			d.last = now
-			fmt.Fprintln(d.w, line)
+			fmt.Fprintln(d.w, lines[0])
 		}
 		return
 	}
 	d.mu.Lock()
-	d.line = join(s.stage, text, light)
+	d.lines = lines
 	d.mu.Unlock()
 	if d.bar == nil {
 		options := append([]mpb.ContainerOption{mpb.WithOutput(d.w), mpb.WithWidth(24), mpb.WithRefreshRate(200 * time.Millisecond)}, d.options...)
 		d.pool = mpb.New(options...)
-		d.bar = d.pool.AddBar(barSteps, mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
+		d.bar = d.pool.AddBar(barSteps, mpb.AppendDecorators(decor.Any(func(s decor.Statistics) string {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			return " " + d.line
+			return " " + longest(d.lines, s.AvailableWidth-leastBar)
 		})))
 	}
 	if s.share >= 0 {
@@ -142,22 +141,41 @@ func (d *display) show(s state) {
 	}
 }
 
-// join joins the parts that are not empty. The verdict comes early, since a narrow terminal
-// cuts the end.
-func join(stage, text, light string) string {
-	out := stage
-	if light != "" {
-		out += ", " + light
+// leastBar is the room for a bar, with what is around it.
+const leastBar = 16
+
+// forms returns the line of a state, the longest form first: shorter ones have less of the text, and the verdict's name
+// alone.
+func (d *display) forms(s state, left string) (out []string) {
+	join := func(light string, text []string) {
+		parts := append([]string{s.stage, light}, text...)
+		parts = slices.DeleteFunc(append(parts, left), func(part string) bool { return part == "" })
+		out = append(out, strings.Join(parts, ", "))
 	}
-	if text = strings.TrimPrefix(text, ", "); text != "" {
-		out += ", " + text
+	text := strings.Split(strings.TrimPrefix(s.text, ", "), ", ")
+	light, short := "", ""
+	if s.level != 0 {
+		light, short = d.light(s.level, "last verdict "+s.level.String()), d.light(s.level, s.level.String())
+	}
+	join(light, text)
+	for n := len(text); n >= 0; n-- {
+		join(short, text[:n])
 	}
 	return out
 }
 
-// light returns a verdict as a coloured dot and its name.
-func (d *display) light(l verdict.Level) string {
-	text := "last verdict " + l.String()
+// longest returns the first line that has a width, or the last one.
+func longest(lines []string, width int) string {
+	for _, line := range lines {
+		if tables.Width(line) <= width {
+			return line
+		}
+	}
+	return lines[len(lines)-1]
+}
+
+// light returns the text of a verdict after a coloured dot.
+func (d *display) light(l verdict.Level, text string) string {
 	if !d.colour {
 		return text
 	}

@@ -215,3 +215,29 @@ func TestProgressOnATerminal(t *testing.T) {
 		}
 	}
 }
+
+// On a terminal of 110 columns, a line with a verdict leaves room for the bar and ends with the remaining time.
+func TestProgressBarFits(t *testing.T) {
+	for _, width := range []int{110, 80} {
+		var out safe
+		refresh := make(chan any)
+		now := time.Now()
+		d := &display{w: &out, live: true, colour: true, every: time.Second, now: func() time.Time { return now },
+			options: []mpb.ContainerOption{mpb.WithManualRefresh(refresh), mpb.WithWidth(width)}}
+		p := runner.Progress{Trial: 3, Trials: 4, Arm: 3, Arms: 4, Repeat: 2, Repeats: 5, Name: "sebf+sinbad", Phase: runner.PhaseRun,
+			Elapsed: 3 * time.Second, Expected: 12 * time.Second, Coflows: runner.Count{Done: 3, All: 22}, Blocks: runner.Count{Done: 1, All: 24}, Verdict: verdict.Degraded}
+		d.update(p)
+		now = now.Add(20 * time.Second)
+		p.Elapsed = 6 * time.Second
+		d.update(p)
+		refresh <- time.Now()
+		refresh <- time.Now() // the first was drawn
+		d.done()
+		got := out.String()
+		for _, want := range []string{"[=", "degraded", "repeat 2/5 arm 3/4 sebf+sinbad", " left"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%d columns: no %q in %q", width, want, got)
+			}
+		}
+	}
+}

@@ -76,13 +76,13 @@ the sums in its manifest, and says "changed" where one differs (testbed report n
 			if err != nil {
 				return err
 			}
-			return a.print(list, func(w io.Writer) error { return drawRuns(w, dir, list) })
+			return a.print(list, func(w io.Writer) error { return drawRuns(w, dir, list, a.listStyle()) })
 		},
 		ValidArgsFunction: completeDirs,
 	}
 }
 
-func drawRuns(w io.Writer, dir string, list []rundir.Entry) error {
+func drawRuns(w io.Writer, dir string, list []rundir.Entry, style tables.Style) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintf(w, "no runs in %s\n", dir)
 		return err
@@ -106,7 +106,7 @@ func drawRuns(w io.Writer, dir string, list []rundir.Entry) error {
 			}
 		}
 	}
-	_, err := t.Draw(w, plainStyle(0))
+	_, err := t.Draw(w, style)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
@@ -140,6 +141,7 @@ func timeline(d *drawing) error {
 		}
 		if len(bars) > 0 {
 			d.add(bars)
+			d.add(numbers{bars, all[i], text.Style{Color: colour("ink"), Font: d.font(0.6), YAlign: draw.YCenter, Handler: plot.DefaultTextHandler}})
 		}
 		if i > 0 {
 			d.add(rule{at: d.row(i) + 0.5})
@@ -149,6 +151,41 @@ func timeline(d *drawing) error {
 	d.rows(second)
 	d.p.X.Min = min(d.p.X.Min, 0)
 	return nil
+}
+
+// numbers are the IDs of coflows next to their bars: as many as fit below each other.
+type numbers struct {
+	bars    boxes
+	coflows []flows.CoflowRecord
+	style   text.Style
+}
+
+// Plot draws the numbers right of the bars or, where the figure ends or another bar is, left of them.
+func (n numbers) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	free := vg.Length(math.Inf(1)) // the lower end of the last number
+	for i, b := range n.bars {
+		label, mid := fmt.Sprint(n.coflows[i].Coflow), y((b.y0+b.y1)/2)
+		half := n.style.Height(label) / 2
+		if mid+half > free {
+			continue
+		}
+		at, style := x(b.x1)+vg.Points(1.5), n.style
+		covered := func(from, to vg.Length) bool { // by another bar
+			return slices.ContainsFunc(n.bars, func(o box) bool {
+				return o != b && y(o.y1) > mid-half && y(o.y0) < mid+half && x(o.x1) > from && x(o.x0) < to
+			})
+		}
+		wide := style.Width(label)
+		left := x(b.x0) - vg.Points(1.5)
+		if at+wide > c.Max.X || covered(at, at+wide) {
+			if at, style.XAlign = left, draw.XRight; left-wide < c.Min.X || covered(left-wide, left) {
+				continue
+			}
+		}
+		c.FillText(style, vg.Point{X: at, Y: mid + style.FontExtents().Descent/2}, label)
+		free = mid - half
+	}
 }
 
 // stack draws a stacked bar for each series.
@@ -410,6 +447,16 @@ type whisker struct {
 
 // DataRange returns the interval.
 func (w whisker) DataRange() (xmin, xmax, ymin, ymax float64) { return w.low, w.high, w.y, w.y }
+
+// GlyphBoxes returns the room for its ends.
+func (w whisker) GlyphBoxes(p *plot.Plot) (out []plot.GlyphBox) {
+	half := vg.Points(1.8 * 2.5)
+	room := vg.Rectangle{Min: vg.Point{X: -vg.Points(0.8), Y: -half}, Max: vg.Point{X: vg.Points(0.8), Y: half}}
+	for _, x := range []float64{w.low, w.mean, w.high} {
+		out = append(out, plot.GlyphBox{X: p.X.Norm(x), Y: p.Y.Norm(w.y), Rectangle: room})
+	}
+	return out
+}
 
 // Plot draws the whisker.
 func (w whisker) Plot(c draw.Canvas, p *plot.Plot) {

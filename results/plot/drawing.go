@@ -2,6 +2,7 @@ package plot
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"image/color"
 	"io"
@@ -268,10 +269,30 @@ func (d *drawing) narrow(dc draw.Canvas) {
 			}
 			short[i].Label = strings.Join(lines, "\n")
 		}
-		d.p.Y.Tick.Marker = short
+		d.p.Y.Tick.Marker = d.apart(short, dc)
 	}
 	d.p.X.Label.Text = fit(d.p.X.Label.TextStyle, d.p.X.Label.Text, dc.Max.X-dc.Min.X)
 	d.p.Y.Label.Text = fit(d.p.Y.Label.TextStyle, d.p.Y.Label.Text, dc.Max.Y-dc.Min.Y)
+}
+
+// apart returns the ticks of the vertical axis without those whose label would touch the one above it.
+func (d *drawing) apart(ticks plot.ConstantTicks, dc draw.Canvas) (out plot.ConstantTicks) {
+	below := dc
+	if x := &d.p.X.Label; x.Text != "" {
+		below.Min.Y += x.TextStyle.Height(x.Text) + x.TextStyle.FontExtents().Descent + x.Padding
+	}
+	at := d.p.DataCanvas(below)
+	slices.SortStableFunc(ticks, func(a, b plot.Tick) int { return cmp.Compare(b.Value, a.Value) })
+	sty := d.p.Y.Tick.Label
+	free := vg.Length(math.Inf(1)) // the lower end of the last label
+	for _, t := range ticks {
+		mid, half := at.Y(d.p.Y.Norm(t.Value)), sty.Height(t.Label)/2
+		if mid+half > free {
+			continue
+		}
+		out, free = append(out, t), mid-half
+	}
+	return out
 }
 
 // drawLegend draws the legend above the plot, in as many columns as fit, and returns its

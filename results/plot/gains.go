@@ -145,6 +145,15 @@ type bar struct {
 // DataRange returns the interval.
 func (b bar) DataRange() (xmin, xmax, ymin, ymax float64) { return b.x, b.x, b.low, b.high }
 
+// GlyphBoxes returns the room for its ends.
+func (b bar) GlyphBoxes(p *plot.Plot) (out []plot.GlyphBox) {
+	room := vg.Rectangle{Min: vg.Point{X: -vg.Points(2), Y: -vg.Points(0.5)}, Max: vg.Point{X: vg.Points(2), Y: vg.Points(0.5)}}
+	for _, y := range []float64{b.low, b.high} {
+		out = append(out, plot.GlyphBox{X: p.X.Norm(b.x), Y: p.Y.Norm(y), Rectangle: room})
+	}
+	return out
+}
+
 // Plot draws the bar.
 func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)

@@ -98,13 +98,9 @@ func utilisation(d *drawing) error {
 	var cells boxes
 	high := 1.0
 	ticks := plot.ConstantTicks{}
-	// As many names as fit.
-	every := int(math.Ceil(float64(len(l.links)) * d.o.FontSize / (d.o.Height * 0.7)))
 	for i, name := range l.links {
 		y := float64(len(l.links) - 1 - i)
-		if i%every == 0 {
-			ticks = append(ticks, plot.Tick{Value: y, Label: safe(name)})
-		}
+		ticks = append(ticks, plot.Tick{Value: y, Label: safe(name)})
 		level := func(u float64) int {
 			if math.IsNaN(u) {
 				return -1

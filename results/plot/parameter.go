@@ -159,6 +159,9 @@ func gainByParameter(d *drawing) error {
 	if err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(d.series, func(s series) bool { _, _, ok := over.of(d, s); return ok }) {
+		return fmt.Errorf("%w: the runs are of no sweep, and no name of an arm ends in a number, such as dolly-0.05", ErrNoData)
+	}
 	kind := kinds[0]
 	for _, k := range slices.Backward(kinds) {
 		if !slices.ContainsFunc(d.series, func(s series) bool { return k.metric(s.run.Arm(s.arm)) == nil }) {

@@ -119,12 +119,9 @@ func gantt(d *drawing) error {
 	}
 	ticks := plot.ConstantTicks{}
 	hosts := slotsByHost(slots)
-	every := 1 + int(float64(len(hosts))*d.o.FontSize/(0.6*d.o.Height)) // labels that fit
 	first := 0
 	for i, n := range hosts {
-		if i%every == 0 {
-			ticks = append(ticks, plot.Tick{Value: -(float64(first) + float64(n-1)/2), Label: safe(slots[first].Host)})
-		}
+		ticks = append(ticks, plot.Tick{Value: -(float64(first) + float64(n-1)/2), Label: safe(slots[first].Host)})
 		if i > 0 {
 			d.add(rule{at: 0.5 - float64(first)})
 		}
@@ -165,6 +162,14 @@ func (m *marks) DataRange() (xmin, xmax, ymin, ymax float64) {
 		xmin, xmax, ymin, ymax = min(xmin, p.x), max(xmax, p.x), min(ymin, p.y), max(ymax, p.y)
 	}
 	return xmin, xmax, ymin, ymax
+}
+
+// GlyphBoxes returns the room for the marks.
+func (m *marks) GlyphBoxes(p *plot.Plot) (out []plot.GlyphBox) {
+	for _, at := range m.at {
+		out = append(out, plot.GlyphBox{X: p.X.Norm(at.x), Y: p.Y.Norm(at.y), Rectangle: m.glyph().Rectangle()})
+	}
+	return out
 }
 
 func (m *marks) glyph() draw.GlyphStyle {
@@ -239,7 +244,7 @@ func extraSlots(d *drawing) error {
 	if err := d.repeatOf(); err != nil {
 		return err
 	}
-	all, end := make([]flows.Records, len(d.series)), time.Duration(0)
+	all, end, extra := make([]flows.Records, len(d.series)), time.Duration(0), false
 	for i, s := range d.series {
 		r, err := d.records(s)
 		if err != nil {
@@ -249,6 +254,10 @@ func extraSlots(d *drawing) error {
 			end = max(end, r.Attempts[k].End)
 		}
 		all[i] = r
+		extra = extra || slices.ContainsFunc(metrics.RolesOf(r.Attempts), func(x metrics.Role) bool { return x == metrics.Backup })
+	}
+	if !extra {
+		return fmt.Errorf("%w: no task has a clone or backup in repeat %d", ErrNoData, d.o.Repeat)
 	}
 	bin, unit := figures.RoundBin(end, figures.MostMoments), timesFor(end)
 	d.grid(true, true)
