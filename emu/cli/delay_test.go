@@ -44,7 +44,7 @@ func TestRunWithADelay(t *testing.T) {
 				t.Errorf("the report lacks %q:\n%s", want, out)
 			}
 		}
-	case !errors.Is(err, deploy.ErrUnsupported) || netnstest.Emulated():
+	case !errors.Is(err, deploy.ErrUnsupported) || netnstest.Guest():
 		t.Fatal(err)
 	default:
 		t.Logf("NOT TESTED ON PACKETS: %v; what is tested is the refusal", err)

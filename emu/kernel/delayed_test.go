@@ -23,7 +23,7 @@ import (
 // the test on a kernel that must have it.
 func lacking(t *testing.T, what string) {
 	t.Helper()
-	if netnstest.Emulated() {
+	if netnstest.Guest() {
 		t.Fatalf("%s, on a stock kernel", what)
 	}
 	t.Skipf("%s: tested by make test-vm", what)

@@ -61,7 +61,7 @@ func TestProbeIsRightAboutQdiscs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if netnstest.Emulated() && err != nil {
+		if netnstest.Guest() && err != nil {
 			t.Errorf("a stock kernel without %s: %v", kind, err)
 		}
 	}
@@ -70,7 +70,7 @@ func TestProbeIsRightAboutQdiscs(t *testing.T) {
 // A stock kernel has all features that a testbed can use, except those added in Linux 6.11.
 func TestProbeOfAStockKernel(t *testing.T) {
 	netnstest.Require(t)
-	if !netnstest.Emulated() {
+	if !netnstest.Guest() {
 		t.Skip("tests the kernel that make test-vm boots")
 	}
 	never := []string{"bare metal", "idle", "clock source", "timers", "cgroup v1 blkio", "fib_multipath_hash_seed", "HZ of 250 or more", "open files", "locked memory", "processors"}

@@ -178,7 +178,7 @@ func needs(t *testing.T, kind, key string, s topo.LeafSpine) *fabric {
 	if haveQdisc(t, kind) {
 		return build(t, s, plan.Options{Seed: 1})
 	}
-	if netnstest.Emulated() {
+	if netnstest.Guest() {
 		t.Fatalf("the kernel has no sch_%s, on a stock kernel", kind)
 	}
 	t.Logf("NOT TESTED ON PACKETS: this kernel has no sch_%s; what is tested is the refusal", kind)

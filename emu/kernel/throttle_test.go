@@ -34,7 +34,7 @@ func throttles(t *testing.T) []ThrottleFact {
 			continue
 		}
 		missing = append(missing, f.Missing)
-		if f.Kind == IOMax && netnstest.Emulated() {
+		if f.Kind == IOMax && netnstest.Guest() {
 			t.Fatal("no io.max, on a stock kernel")
 		}
 	}

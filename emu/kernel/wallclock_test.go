@@ -74,7 +74,7 @@ func TestWallClockStepFoundBeforeReport(t *testing.T) {
 
 // Steps of the machine's own clock: back by 2 s, forward again, and both at once.
 func TestWallClockSteps(t *testing.T) {
-	if !netnstest.Emulated() {
+	if !netnstest.Guest() {
 		t.Skip("sets the machine's clock: runs only in the virtual machine (make test-vm)")
 	}
 	w := watchClock(t)

@@ -18,6 +18,16 @@ const (
 // NightlyEnv is the environment variable that is "1" where long series run.
 const NightlyEnv = "TESTBED_NIGHTLY"
 
+// VMEnv is the environment variable with the time of the guest of make test-vm in which tests run: EmulatedTime or
+// VirtualTime. It is empty on other machines.
+const VMEnv = "TESTBED_VM"
+
+// Values of VMEnv.
+const (
+	EmulatedTime = "emulated" // real time, in which processors that software emulates are slow
+	VirtualTime  = "virtual"  // time that counts instructions (package emu/guest)
+)
+
 // NotJudged begins the message of a test that leaves a duration unjudged; the reason follows. The
 // summaries of make test and make test-vm count it.
 const NotJudged = "timing not judged: "

@@ -40,7 +40,7 @@ func TestDelayIsInTheCompletionTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := kernel.CheckNeeds(plan.Compile("delayed", f, plan.Options{})); err != nil {
-		if netnstest.Emulated() || !errors.Is(err, deploy.ErrUnsupported) {
+		if netnstest.Guest() || !errors.Is(err, deploy.ErrUnsupported) {
 			t.Fatal(err)
 		}
 		t.Logf("NOT TESTED ON PACKETS: %v; what is tested is the refusal", err)
@@ -92,7 +92,7 @@ func TestRunOnLinksThatStoreAndForward(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := kernel.CheckNeeds(plan.Compile("stored", f, plan.Options{})); err != nil {
-			if netnstest.Emulated() || !errors.Is(err, deploy.ErrUnsupported) || !strings.Contains(err.Error(), "link_model") {
+			if netnstest.Guest() || !errors.Is(err, deploy.ErrUnsupported) || !strings.Contains(err.Error(), "link_model") {
 				t.Fatal(err)
 			}
 			t.Logf("NOT TESTED ON PACKETS: %v; what is tested is the refusal", err)
@@ -134,7 +134,7 @@ func TestHiddenDelaysAreMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := kernel.CheckNeeds(plan.Compile("delayed", f, plan.Options{})); err != nil {
-		if netnstest.Emulated() || !errors.Is(err, deploy.ErrUnsupported) {
+		if netnstest.Guest() || !errors.Is(err, deploy.ErrUnsupported) {
 			t.Fatal(err)
 		}
 		t.Skipf("NOT TESTED ON PACKETS: %v", err)

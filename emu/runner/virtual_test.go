@@ -88,7 +88,7 @@ func TestSilentGuest(t *testing.T) {
 // needsGuests skips a test where no guest can run, which continuous integration does not allow.
 func needsGuests(t *testing.T) VirtualOptions {
 	t.Helper()
-	if netnstest.Emulated() {
+	if netnstest.Guest() {
 		t.Skip("a guest in a guest would take minutes")
 	}
 	_, _, err := CheckVirtual(t.Context(), VirtualOptions{})

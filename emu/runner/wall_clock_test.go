@@ -42,7 +42,7 @@ func setClock(by time.Duration) error {
 // step, and the manifest ends after it starts.
 func TestWallClockSetDuringARun(t *testing.T) {
 	netnstest.Require(t)
-	if !netnstest.Emulated() {
+	if !netnstest.Guest() {
 		t.Skip("sets the machine's clock: runs in the virtual machine alone (make test-vm)")
 	}
 	const back = 10 * time.Second

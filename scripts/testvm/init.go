@@ -12,20 +12,22 @@ import (
 	"time"
 
 	"testbed/emu/guest"
+	"testbed/emu/longtest"
 )
 
 // Paths in the guest.
 const (
 	jobPath     = "/job.json"
-	sourcePath  = "/src"       // the module's files except Go code
-	reportPath  = "/dev/ttyS1" // read by the host; the kernel's console is ttyS0
-	diskPath    = "/dev/vda"   // formatted by the host
-	markerStart = "##testvm "  // no other output begins with it
+	sourcePath  = "/src"      // the module's files except Go code
+	diskPath    = "/dev/vda"  // formatted by the host, in real time
+	markerStart = "##testvm " // no other output begins with it
 )
 
 // job is the host's request to init.
 type job struct {
 	Runs []run `json:"runs"`
+	// Speed is the number of instructions in a nanosecond of virtual time; 0 in real time.
+	Speed int `json:"speed,omitempty"`
 }
 
 // run is one test binary.
@@ -50,8 +52,8 @@ func guestMain() {
 	console := os.Stderr
 	report := io.Writer(console)
 	err := guest.Setup()
-	if tty, err2 := os.OpenFile(reportPath, os.O_WRONLY|syscall.O_NOCTTY, 0); err2 == nil {
-		report = tty
+	if port, err2 := guest.Port(0); err2 == nil {
+		report = port
 	} else {
 		err = errors.Join(err, err2)
 	}
@@ -68,16 +70,6 @@ func guestMain() {
 	} else {
 		say(mark{What: "done"})
 	}
-	syscall.Sync()
-	if f, ok := report.(*os.File); ok {
-		drain(f)
-	}
-}
-
-// drain waits until a serial line has sent all output.
-func drain(f *os.File) {
-	const tcsbrk = 0x5409 // with an argument other than 0: tcdrain(3)
-	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), tcsbrk, 1)
 }
 
 func perform(report io.Writer, say func(mark)) error {
@@ -89,11 +81,17 @@ func perform(report io.Writer, say func(mark)) error {
 	if err := json.Unmarshal(b, &j); err != nil {
 		return fmt.Errorf("%s: %w", jobPath, err)
 	}
-	if err := guest.AwaitFile(diskPath, 10*time.Second); err != nil {
-		return err
+	if j.Speed > 0 {
+		err = errors.Join(
+			guest.ServePacketsFirst(),
+			guest.CheckClock(j.Speed),
+			syscall.Mount("tmpfs", "/tmp", "tmpfs", 0, ""),
+		)
+	} else {
+		err = mountDisk()
 	}
-	if err := syscall.Mount(diskPath, "/tmp", "ext4", 0, ""); err != nil {
-		return fmt.Errorf("mount the disk: %w", err)
+	if err != nil {
+		return err
 	}
 	if err := os.Chmod("/tmp", 0o1777); err != nil {
 		return err
@@ -102,11 +100,14 @@ func perform(report io.Writer, say func(mark)) error {
 	if err != nil {
 		return err
 	}
+	if j.Speed > 0 {
+		release += " in virtual time"
+	}
 	say(mark{What: "boot", Text: release})
 	for _, r := range j.Runs {
 		say(mark{What: "begin", Package: r.Package})
 		start := time.Now()
-		exit, err := test(r, report)
+		exit, err := test(r, j.Speed, report)
 		m := mark{What: "end", Package: r.Package, Exit: exit, Took: time.Since(start)}
 		if err != nil {
 			m.Text = err.Error()
@@ -116,14 +117,29 @@ func perform(report io.Writer, say func(mark)) error {
 	return nil
 }
 
+// mountDisk mounts the disk on /tmp.
+func mountDisk() error {
+	if err := guest.AwaitFile(diskPath, 10*time.Second); err != nil {
+		return err
+	}
+	if err := syscall.Mount(diskPath, "/tmp", "ext4", 0, ""); err != nil {
+		return fmt.Errorf("mount the disk: %w", err)
+	}
+	return nil
+}
+
 // test runs one binary in its package's directory and returns its exit code, or -1 and the
 // reason why it has none.
-func test(r run, report io.Writer) (int, error) {
+func test(r run, speed int, report io.Writer) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, guest.BinaryPath+"/"+r.Binary, r.Args...)
 	cmd.Dir = sourcePath + "/" + r.Package
-	cmd.Env = append(os.Environ(), "TESTBED_PRIVILEGED=1", "TESTBED_VM=1")
+	kind := longtest.EmulatedTime
+	if speed > 0 {
+		kind = longtest.VirtualTime
+	}
+	cmd.Env = append(os.Environ(), "TESTBED_PRIVILEGED=1", longtest.VMEnv+"="+kind)
 	// Not the serial line itself: programs behave differently on a terminal.
 	out := struct{ io.Writer }{report}
 	cmd.Stdout, cmd.Stderr = out, out

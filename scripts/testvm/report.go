@@ -92,8 +92,10 @@ func readReport(r io.Reader, w io.Writer) (*results, error) {
 				o = nil
 			case "done":
 				res.Done = true
+				return res, nil
 			case "broken":
 				res.Broken = m.Text
+				return res, nil
 			}
 		} else if line != "" {
 			fmt.Fprintln(w, line)

@@ -109,7 +109,8 @@ func TestParse(t *testing.T) {
 	if err != nil || s.cache != "/c/testbed/vm" || s.timeout != 32*time.Minute || !slices.Equal(s.names, packages) {
 		t.Errorf("parse() = %+v, %v", s, err)
 	}
-	for _, args := range [][]string{{"-timeout", "0s"}, {"-memory", "16"}, {"-cpus", "0"}, {"-disk", "8"}, {"-disk", "9000000000000"}, {"-package-timeout", "-1s"}} {
+	for _, args := range [][]string{{"-timeout", "0s"}, {"-memory", "16"}, {"-cpus", "0"}, {"-disk", "8"}, {"-disk", "9000000000000"}, {"-package-timeout", "-1s"},
+		{"-speed", "4"}, {"-run", "x", "-speed", "17"}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%v is accepted", args)
 		}
@@ -144,19 +145,27 @@ func TestWithoutQemu(t *testing.T) {
 // -run can select tests that are skipped by default. The default selections name existing tests.
 func TestSelection(t *testing.T) {
 	for _, tt := range []struct {
-		name, run string
-		want      []string
+		settings settings
+		name     string
+		want     string
 	}{
-		{"emu/kernel", "", nil},
-		{"hosts", "", []string{"-test.run=Loopback"}},
-		{"emu/calibration/measure", "", []string{"-test.skip=" + skipTests["emu/calibration/measure"]}},
-		{"emu/cli", "Scripts", []string{"-test.run=Scripts"}},
+		{settings{}, "emu/live", "-test.skip=" + skipTests["emu/live"]},
+		{settings{}, "emu/kernel", "-test.skip=" + virtualTests["emu/kernel"]},
+		{settings{}, "hosts", "-test.run=Loopback"},
+		{settings{}, "emu/runner", "-test.skip=" + skipTests["emu/runner"] + "|" + virtualTests["emu/runner"]},
+		{settings{}.judged(), "emu/runner", "-test.run=" + virtualTests["emu/runner"]},
+		{settings{run: "Scripts"}, "emu/cli", "-test.run=Scripts"},
+		{settings{run: "Scripts", speed: 4}, "emu/cli", "-test.run=Scripts"},
 	} {
-		if got := selection(tt.name, tt.run); !slices.Equal(got, tt.want) {
-			t.Errorf("selection(%q, %q) = %q, want %q", tt.name, tt.run, got, tt.want)
+		if got := tt.settings.selection(tt.name); !slices.Equal(got, []string{tt.want}) {
+			t.Errorf("selection(%q) of %+v = %q, want %q", tt.name, tt.settings, got, tt.want)
 		}
 	}
-	for _, patterns := range []map[string]string{onlyTests, skipTests} {
+	s := settings{names: []string{"./emu/kernel", "testbed/emu/live"}}
+	if got := s.judged().names; !slices.Equal(got, s.names[:1]) {
+		t.Errorf("packages of the pass in virtual time are %q", got)
+	}
+	for _, patterns := range []map[string]string{onlyTests, skipTests, virtualTests} {
 		for name, p := range patterns {
 			if !slices.Contains(packages, name) {
 				t.Errorf("%s is not in packages", name)

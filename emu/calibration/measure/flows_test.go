@@ -56,7 +56,7 @@ func TestStoreAndForward(t *testing.T) {
 		ok := true
 		for to, links := range map[topo.HostID]int{1: 2, 2: 4} {
 			all, err := m.flowsTo(t.Context(), shape, 0, to)
-			if errors.Is(err, deploy.ErrUnsupported) && !netnstest.Emulated() {
+			if errors.Is(err, deploy.ErrUnsupported) && !netnstest.Guest() {
 				t.Logf("NOT TESTED ON PACKETS: %v; what is tested is the refusal", err)
 				return true
 			}
@@ -108,7 +108,7 @@ func TestCostOfLinkModels(t *testing.T) {
 			shape := twoRacks(rate, 1500)
 			shape.StoreAndForward = stored
 			l, err := m.openPath(t.Context(), shape, 2)
-			if errors.Is(err, deploy.ErrUnsupported) && stored && !netnstest.Emulated() {
+			if errors.Is(err, deploy.ErrUnsupported) && stored && !netnstest.Guest() {
 				t.Skipf("NOT TESTED ON PACKETS: %v", err)
 			}
 			if err != nil {

@@ -6,18 +6,21 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"testbed/emu/longtest"
 )
 
 // outcomes is the variable with what the runs of TestChild report, one letter each: y for success, n
 // for none, d for none on a machine that was disturbed, e for an error. It has at least one letter
-// more than runs that are needed. The rule is that of Timing, or of Trials with 4 of 5.
+// more than runs that are needed. The rule is that of Timing, in virtual time too, or of Trials
+// with 4 of 5.
 const (
 	outcomes = "NETNSTEST_OUTCOMES"
 	rule     = "NETNSTEST_RULE"
 )
 
 func TestAttempts(t *testing.T) {
-	const timing, trials = "timing", "trials"
+	const timing, trials, virtual = "timing", "trials", "virtual"
 	for _, tt := range []struct {
 		rule, letters string
 		runs          int
@@ -32,6 +35,8 @@ func TestAttempts(t *testing.T) {
 		{timing, "nddndy", 5, false, false}, // not enough on a quiet machine, and no success
 		{timing, "ney", 2, false, true},     // an error is never out of bounds only
 		{timing, "edy", 1, false, true},
+		{virtual, "yn", 1, true, true},
+		{virtual, "ny", 1, false, true}, // nothing disturbs it
 		{trials, "yyyyn", 4, true, true},
 		{trials, "ynyyyy", 5, true, true},
 		{trials, "nnyyyy", 2, false, true}, // 4 of 5 can no longer succeed
@@ -43,9 +48,12 @@ func TestAttempts(t *testing.T) {
 	} {
 		c := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
 		c.Env = append(os.Environ(), outcomes+"="+tt.letters, rule+"="+tt.rule)
+		if tt.rule == virtual {
+			c.Env = append(c.Env, longtest.VMEnv+"="+longtest.VirtualTime)
+		}
 		b, err := c.CombinedOutput()
 		out := string(b)
-		name := map[string]string{timing: "attempt", trials: "run"}[tt.rule]
+		name := map[string]string{timing: "attempt", virtual: "attempt", trials: "run"}[tt.rule]
 		for i := range tt.runs + 1 {
 			if ran := strings.Contains(out, fmt.Sprintf("=== RUN   TestChild/%s=%d\n", name, i+1)); ran != (i < tt.runs) {
 				t.Errorf("%s %s: run %d is reported: %t", tt.rule, tt.letters, i+1, ran)
@@ -84,7 +92,7 @@ func TestChild(t *testing.T) {
 		}
 		return letters[i] == 'y'
 	}
-	if os.Getenv(rule) == "timing" {
+	if os.Getenv(rule) != "trials" {
 		Timing(t, f)
 	} else {
 		Trials{Power: 0.9, Runs: 5, Least: 4}.Run(t, f)

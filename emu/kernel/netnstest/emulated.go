@@ -8,13 +8,15 @@ import (
 	"testbed/emu/longtest"
 )
 
-// vmEnv is the variable that is "1" in the virtual machine of make test-vm,
-// whose processors are emulated in software.
-const vmEnv = "TESTBED_VM"
+// Guest reports whether the machine is a guest of make test-vm, whose stock kernel has all features.
+func Guest() bool { return os.Getenv(longtest.VMEnv) != "" }
 
-// Emulated reports whether the processors are emulated in software. Packets and bytes are tested
-// nevertheless.
-func Emulated() bool { return os.Getenv(vmEnv) == "1" }
+// Emulated reports whether processors are slow because software emulates them in real time. Packets and bytes are
+// tested nevertheless.
+func Emulated() bool { return os.Getenv(longtest.VMEnv) == longtest.EmulatedTime }
+
+// Virtual reports whether the machine is in virtual time, which nothing else can disturb.
+func Virtual() bool { return os.Getenv(longtest.VMEnv) == longtest.VirtualTime }
 
 // emulatedSlower is how much longer than on real processors a wait may take if they are emulated.
 const emulatedSlower = 6

@@ -17,14 +17,19 @@ const (
 // up, the test is not judged, which the summary of all tests says. Each attempt is a subtest with
 // its own cleanup and output: with -v all of them are printed, otherwise the last one if none
 // succeeded. A failure by t.Error or t.Fatal in f concerns correctness and is not retried. Where
-// durations mean nothing (NotJudged), f runs once, and only such a failure counts.
+// durations mean nothing (NotJudged), f runs once, and only such a failure counts. In virtual time f runs once too, and
+// durations count.
 func Timing(t *testing.T, f func(t *testing.T) (ok bool)) {
 	t.Helper()
 	if NotJudged(t) {
 		f(t)
 		return
 	}
-	for judged, spent := 0, 0; judged < attempts; {
+	most := attempts
+	if Virtual() {
+		most = 1
+	}
+	for judged, spent := 0, 0; judged < most; {
 		ok, why := false, ""
 		once := func(t *testing.T) {
 			w := observe(t)
@@ -33,8 +38,8 @@ func Timing(t *testing.T, f func(t *testing.T) (ok bool)) {
 			}
 			if why = disturbed(t, w); why != "" {
 				spent++
-			} else if judged++; judged == attempts {
-				t.Errorf("out of bounds in all of %d attempts", attempts)
+			} else if judged++; judged == most {
+				t.Errorf("out of bounds in all of %d attempts", most)
 			}
 		}
 		n := judged + spent + 1
