@@ -131,7 +131,7 @@ func orderings() []Entry {
 				{Name: "padding", Type: Float, Default: deadline.Padding, Unit: "× the estimated time", High: 10,
 					Doc: "margin at admission, added to the estimated completion time"},
 				{Name: "least", Type: Duration, Default: deadline.Least, Max: int64(longestInterval),
-					Doc: "a coflow with a shorter deadline is rejected"},
+					Doc: "assumed least completion time: a coflow with a shorter deadline is rejected"},
 				{Name: "rejected", Type: Choice, Choices: []string{"background", "last"}, Default: "background",
 					Doc: "capacity of rejected coflows: all that admitted ones do not need to meet their deadlines, or only what these cannot use"},
 			}),

@@ -127,7 +127,7 @@ func samplings() []Entry {
 				choice("policy", metrics, philae.Metric, "the paper's policies: A, smallest coflow first; B, shortest remaining first; C, least contention first (no pilot flows); D, least length-weighted contention first, over ports"),
 				{Name: "dynamics", Type: Bool, Default: philae.Dynamics, Doc: "weight contention by the estimated bytes that a flow has left, (l·n-d)/n, in place of l; only under policy D"},
 			}, queues(philae.Queues), []Param{
-				{Name: "first_contention", Type: Float, Default: philae.FirstContention, Unit: "coflows", Low: 0.001, High: 1e18, Doc: "threshold of the first queue under policy C; the paper's is 10485760"},
+				{Name: "first_contention", Type: Float, Default: philae.FirstContention, Unit: "coflows", Low: 0.001, High: 1e18, Doc: "threshold of the first queue under policy C; 10485760 as the paper's 10 MB"},
 			}, sampling(philae.Sampling, "sender first, then receiver"), []Param{
 				twoWay("thin_first", "thin", "arrival", philae.ThinFirst, "thin coflows before pilot flows, or both by arrival"),
 				fifo(philae.FIFO),
