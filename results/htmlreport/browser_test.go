@@ -123,6 +123,7 @@ func interact(t *testing.T, file func(name, page string) string, name string) {
 	const flows = fig("progress"), of = flows.querySelector("figcaption"); said.progress = of.textContent + ", drawn " + flows.dataset.drawn;
 	key(flows.querySelector(".plot"), "End"); setTimeout(() => {
 	said.flow = read(flows); said.spent = flows.querySelector(".spent").textContent;
+	const filled = new Set(Array.from(flows.querySelectorAll(".share .bar>span"), e => w.getComputedStyle(e).backgroundColor)); said.causes = String(filled.size);
 	const box = canvas.getBoundingClientRect(), at = { clientX: box.left + 60, clientY: box.top + 6 + 13 * 2.5, pointerId: 1, bubbles: true };
 	canvas.setPointerCapture = () => {}; // synthetic events have no real pointer
 	canvas.dispatchEvent(new w.PointerEvent("pointerdown", at)); canvas.dispatchEvent(new w.PointerEvent("pointerup", at));
@@ -169,7 +170,7 @@ func interact(t *testing.T, file func(name, page string) string, name string) {
 		"attempts": "^849$", "attempt": `^job 1, stage 0, task 0, attempt 0: committed.*user u\d.*host h0-00, map slot 0.*start.*input 8.00 MB, (node-local|rack-local|off-rack).*reading a block .*writing and committing`,
 		"later": `^job 2\d, stage 0, .*host h0-00, map slot 1`, "near": "^truetrue$", "byJob": "^✕ killed ◆ failed $", "byUser": "^ u.*✕ killed", "all": "^true$",
 		"over": `^job \d+, stage 0.*host h0-00, map slot 1`, "other": `^fair\+sinbad, repeat 0$`, "slots": `^from 0 s to 100\.0 ms.*in use 5.*others, n = 3 5$`,
-		"progress": `^fair\+hdfs, repeat 0, coflow 0: n = 3 flows, .*B, drawn 3$`, "flow": `after the arrival.*flows in progress [1-3].*flow \d, h0-0\d → h1-0\d, .*100\.0 %`, "spent": `^CCT by cause, .* in total.*held.*serialisation.*queueing at leaf0>spine0`,
+		"progress": `^fair\+hdfs, repeat 0, coflow 0: n = 3 flows, .*B, drawn 3$`, "flow": `after the arrival.*flows in progress [1-3].*flow \d, h0-0\d → h1-0\d, .*100\.0 %`, "causes": `^[4-7]$`, "spent": `^CCT by cause, .* in total.*held.*serialisation.*queueing at leaf0>spine0`,
 		"pressed2": `^fair\+hdfs, repeat 0, coflow 3:`, "pointed": `^fair\+hdfs, repeat 0, coflow 3:`, "charts": "^1$", "another": `^fair\+sinbad, repeat 0, coflow \d+:`, "links": `^from .* to .*%`, "what": "^at$", "recoloured": "^true$", "speedups": `^\d{2,} 3$`, "theme": "^light$", "paper": "^640( 640){8,}$", "printed": "^light$", "after": "^true$", "problems": "^$"} {
 		if !regexp.MustCompile(want).MatchString(said[what]) {
 			t.Errorf("%s: %q, want a match of %s", what, said[what], want)

@@ -28,6 +28,7 @@ type charts struct {
 	Links    *linkLoads `json:"links"`
 	Balance  []balance  `json:"balance"`
 	Causes   []string   `json:"causes"`
+	Classes  []string   `json:"classes"` // of Causes, in CSS
 
 	Gantt  []gantt      `json:"gantt"`
 	Shares []userShares `json:"shares"`

@@ -114,6 +114,7 @@ func newViews(d *Data) *views {
 	}
 	for _, c := range causes {
 		v.charts.Causes = append(v.charts.Causes, string(c.cause))
+		v.charts.Classes = append(v.charts.Classes, palette.Class(string(c.cause)))
 	}
 	for _, t := range v.charts.Timeline {
 		v.Progress = v.Progress || slices.ContainsFunc(t.Bars, func(b bar) bool { return len(b.Flows) > 0 })

@@ -276,7 +276,7 @@ function drawProgress(figure) {
 			r.append(el("span", "", name), bar, el("span", "stackvalue", human(us) + ", " + percent(us / cct)));
 			return r;
 		};
-		spent.replaceChildren(el("p", "head", shares.length ? "CCT by cause, " + human(cct) + " in total" : "The breakdown of its CCT is unknown."), ...shares.map(s => row("c" + s.cause, data.causes[s.cause] + (s.link ? " at " + s.link : ""), s.us)));
+		spent.replaceChildren(el("p", "head", shares.length ? "CCT by cause, " + human(cct) + " in total" : "The breakdown of its CCT is unknown."), ...shares.map(s => row(data.classes[s.cause], data.causes[s.cause] + (s.link ? " at " + s.link : ""), s.us)));
 		if (shares.length && rest > cct / 1e4) spent.append(row("rest", "other causes", rest));
 	}
 	showCoflow = (t, b) => {
