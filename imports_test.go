@@ -37,7 +37,8 @@ var arrows = map[string][]string{
 	"policies/clone":        {},
 	"policies/shuffle":      {},
 	"policies/tasks":        {"policies", "policies/clone", "policies/shuffle"},
-	"policies/catalog":      {"policies", "policies/coflow", "policies/coflow/philaesim", "policies/placement", "policies/clone", "policies/shuffle", "policies/tasks"},
+	"policies/external":     {"policies"},
+	"policies/catalog":      {"policies", "policies/external", "policies/coflow", "policies/coflow/philaesim", "policies/placement", "policies/clone", "policies/shuffle", "policies/tasks"},
 	"policies/coordinator":  {"policies"},
 	"policies/policytest":   {"policies", "policies/coordinator"},
 
@@ -47,8 +48,9 @@ var arrows = map[string][]string{
 	"emu/parallel":           {},
 	"emu/simtime":            {},
 	"emu/guest":              {},
+	"emu/process":            {},
 	"emu/fault":              {},
-	"emu/scenario":           {"emu/fault", "policies/catalog", "results/safefile"},
+	"emu/scenario":           {"emu/fault", "policies/catalog", "policies/external", "results/safefile"},
 	"emu/engine":             {"policies", "policies/alloc", "policies/coordinator", "emu/engine/tracker"},
 	"emu/engine/tracker":     {"policies"},
 	"emu/flowsim":            {"policies", "policies/alloc", "policies/alloc/maxmin", "policies/coordinator", "emu/simtime"},
@@ -91,12 +93,12 @@ var arrows = map[string][]string{
 		"results/pcap", "results/flows", "results/safefile", "results/samples"},
 	"emu/calibration":         {"emu/plan", "results/safefile", "results/metrics"},
 	"emu/calibration/measure": {"emu/calibration", "emu/deploy", "emu/runner", "emu/kernel", "emu/kernel/processors", "emu/plan", "emu/scenario", "policies/catalog", "hosts/disk", "results/rundir", "results/safefile", "results/metrics"},
-	"emu/runner": {"results/summary", "emu/parallel", "emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/engine/tracker", "emu/fault", "emu/fluid", "emu/guest", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
+	"emu/runner": {"results/summary", "emu/process", "policies/external", "emu/parallel", "emu/calibration", "policies", "policies/catalog", "emu/engine", "emu/engine/tracker", "emu/fault", "emu/fluid", "emu/guest", "emu/live", "emu/kernel", "emu/fidelity", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/pcap", "results/safefile", "results/samples", "results/flows", "results/metrics", "results/breakdown", "results/report", "results/schema", "results/rundir", "results/compare"},
 	"emu/suite": {"results/summary", "emu/flowsim", "emu/flowsim/comparison", "emu/runner", "emu/scenario", "policies/catalog",
 		"results/compare", "results/flows", "results/htmlreport", "results/metrics", "results/report", "results/rundir", "results/safefile",
 		"results/schema", "results/table", "results/tracestats"},
-	"emu/cli": {"scripts", "topo/draw", "emu/suite", "emu/flowsim/comparison", "emu/flowsim", "emu/calibration", "emu/calibration/measure", "policies/catalog", "emu/runner", "emu/fault", "emu/guest", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
+	"emu/cli": {"scripts", "topo/draw", "emu/suite", "emu/flowsim/comparison", "emu/flowsim", "emu/calibration", "emu/calibration/measure", "policies/catalog", "policies/external", "emu/runner", "emu/fault", "emu/guest", "emu/inspect", "emu/kernel", "emu/plan", "emu/deploy", "emu/scenario",
 		"results/rundir", "results/compare", "results/conversations", "results/export", "results/safefile", "results/flows", "results/metrics", "results/pcap", "results/plot",
 		"results/report", "results/table"},
 	"":                  {"emu/cli"},
@@ -145,16 +147,16 @@ var onlyIn = map[string]struct {
 		[]string{"results/conversations"}},
 	"github.com/google/gopacket/layers": {"tests: its tables would take a third of the program's start", nil},
 	"github.com/gopacket/gopacket":      {"capture rings: this maintained fork of google/gopacket needs no cgo for them and restores VLAN tags", []string{"emu/kernel"}},
-	"golang.org/x/sys/unix":             {"system calls", []string{"emu/guest", "emu/kernel", "emu/kernel/netnstest", "emu/kernel/processors", "hosts/disk", "results/safefile"}},
+	"golang.org/x/sys/unix":             {"system calls", []string{"emu/guest", "emu/process", "emu/kernel", "emu/kernel/netnstest", "emu/kernel/processors", "hosts/disk", "results/safefile"}},
 	"syscall": {"signals, error numbers, flags, locks and watches of files, and sizes of file systems",
-		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "hosts", "hosts/disk", "results/safefile", "scripts/testvm"}},
+		[]string{"emu/calibration/measure", "emu/cli", "emu/deploy", "emu/kernel", "emu/kernel/netnstest", "emu/process", "hosts", "hosts/disk", "results/safefile", "scripts/testvm"}},
 	"math/rand":              {"nothing: version 2 replaces it", nil},
 	"github.com/spf13/cobra": {"commands", []string{"emu/cli", "emu/cli/reference"}},
 	"go.yaml.in/yaml/v4":     {"scenarios, job files, and the claims of papers", []string{"emu/scenario", "emu/suite", "topo/yamltree", "workloads/jobs"}},
 }
 
 // pure packages depend on their arguments alone.
-var pure = []string{"policies", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/clone", "policies/shuffle", "policies/tasks", "policies/alloc", "policies/coordinator", "emu/engine"}
+var pure = []string{"policies", "policies/external", "policies/coflow", "policies/coflow/philaesim", "policies/coflow/ports", "policies/placement", "policies/clone", "policies/shuffle", "policies/tasks", "policies/alloc", "policies/coordinator", "emu/engine"}
 
 // impure packages may not be imported by a pure package. The engine's log and its context need
 // io and context, which have no side effects by themselves.

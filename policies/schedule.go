@@ -26,6 +26,11 @@ type CoflowInstance interface {
 	Decide(v *CoflowView, s *Schedule)
 }
 
+// Replayer is a CoflowInstance whose answers are logged. In a replay it gets each before the decision.
+type Replayer interface {
+	Replay(answer []byte, latency time.Duration)
+}
+
 // Triggers selects the events that cause a decision while coflows are unfinished. A change
 // of a link, a route or a host always causes one immediately. Coflows or Every must be
 // set: otherwise no coflow would ever be served.
@@ -67,6 +72,14 @@ type Schedule struct {
 	// Cluster.Now is ignored, a negative one is an error. If Triggers.Every is set, Wake is rounded up to its next multiple.
 	Wake time.Duration
 
+	// Err is the reason why a process outside of the program could not decide. It ends the run.
+	Err error
+	// Answer is the decision as a process outside of the program gave it, one line of JSON, for the log; nil for
+	// policies of the program.
+	Answer []byte
+	// Latency is the time until the rate caps of the decision take effect, at least.
+	Latency time.Duration
+
 	scratch scratch
 }
 
@@ -74,7 +87,7 @@ type Schedule struct {
 func (s *Schedule) Reset() {
 	s.Steps, s.Budgets, s.Queues, s.Pilots = s.Steps[:0], s.Budgets[:0], s.Queues[:0], s.Pilots[:0]
 	s.Watch, s.WatchMost = s.Watch[:0], s.WatchMost[:0]
-	s.Wake = 0
+	s.Wake, s.Err, s.Answer, s.Latency = 0, nil, nil, 0
 	s.scratch.reset()
 }
 

@@ -15,6 +15,7 @@ import (
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/policies/external"
 	"testbed/results/metrics"
 	"testbed/results/rundir"
 	tables "testbed/results/table"
@@ -168,15 +169,21 @@ operations.`,
 }
 
 func (a *app) schemaCmd() *cobra.Command {
-	return &cobra.Command{
+	var messages bool
+	cmd := &cobra.Command{
 		Use: "schema", Short: "Print the JSON schema of scenario files",
-		Long: `Schema prints the JSON schema of scenario files. Editors use it for completion and checks.`,
+		Long: `Schema prints the JSON schema of scenario files. Editors use it for completion and checks.
+With --policy it prints that of the messages between the program and a coflow policy that is a
+process (docs/writing-a-policy.md).`,
 		Example: `  testbed schema > scenario.schema.json
   # then, as the first line of a scenario:
   # yaml-language-server: $schema=scenario.schema.json`,
 		Args: exactly(0),
 		RunE: func(*cobra.Command, []string) error {
-			b, err := scenario.Schema(catalog.All())
+			b, err := external.Schema, error(nil)
+			if !messages {
+				b, err = scenario.Schema(catalog.All())
+			}
 			if err != nil {
 				return err
 			}
@@ -184,6 +191,8 @@ func (a *app) schemaCmd() *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&messages, "policy", false, "print the schema of the messages of policies outside of the program")
+	return cmd
 }
 
 // plannedPoint is what running a point of a sweep would take.

@@ -77,6 +77,7 @@ type control struct {
 	left      []units.Rate         // residual capacity, by LinkID
 	rounded   []*flow              // flows whose rate was rounded down
 	delayed   []delayed            // rate caps in transit, by time
+	arrives   time.Duration        // of the rate caps of the newest decision
 
 	counter *coordinator.Counter
 	late    int // Stats.Late
@@ -148,7 +149,7 @@ func (e *Engine) passes() time.Duration {
 			soonest = min(soonest, 8e9*float64(x.Watch-x.State.Sent)/x.speed)
 		}
 	}
-	if e.cfg.Control.Latency > 0 { // older rate caps may still be in force
+	if c := &e.control; c.arrives > c.Decided || len(c.delayed) > 0 { // older rate caps may still be in force
 		return e.now + 1
 	}
 	const never = 1e18 // 31 years, longer than any run
@@ -230,6 +231,14 @@ func (e *Engine) decide() error {
 	if err := e.accept(v, s); err != nil {
 		return fmt.Errorf("coflow policy %T: %w", e.cfg.Coflow, err)
 	}
+	if s.Answer != nil {
+		e.command(Decided{s.Answer, s.Latency})
+	}
+	// No decision overtakes another.
+	c.arrives = e.now + e.cfg.Control.Latency + s.Latency
+	if n := len(c.delayed); n > 0 {
+		c.arrives = max(c.arrives, c.delayed[n-1].at)
+	}
 	c.demands = c.demands[:0]
 	for _, x := range e.coflows.active {
 		c.demands = append(c.demands, x.demand)
@@ -309,7 +318,7 @@ func (e *Engine) ceilings() {
 // setCaps sends the commands for changed rate caps, by coflow and flow.
 func (e *Engine) setCaps() {
 	c := &e.control
-	if e.cfg.Control.Latency > 0 {
+	if c.arrives > e.now {
 		e.start(0)
 	}
 	setCap := func(f *flow, ceiling units.Rate) {
@@ -319,8 +328,8 @@ func (e *Engine) setCaps() {
 		f.ceiling = ceiling
 		c.counter.Notify(f.Src)
 		switch {
-		case e.cfg.Control.Latency > 0:
-			c.delayed = append(c.delayed, delayed{e.now + e.cfg.Control.Latency, f, ceiling})
+		case c.arrives > e.now:
+			c.delayed = append(c.delayed, delayed{c.arrives, f, ceiling})
 		case f.started:
 			e.command(SetCeiling{Flow: f.ID, Ceiling: ceiling})
 		}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"testbed/policies"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -356,6 +357,24 @@ func Replay(ctx context.Context, r io.Reader, e *Engine) (Replayed, error) {
 	}
 }
 
+// answered passes the answer of a process outside of the program to the policy.
+func (e *Engine) answered(cmds []json.RawMessage) error {
+	policy, ok := e.control.Policy.(policies.Replayer)
+	if !ok {
+		return nil
+	}
+	for i, raw := range cmds {
+		var c struct{ Decided *Decided }
+		if err := json.Unmarshal(raw, &c); err != nil {
+			return fmt.Errorf("command %d: %w", i+1, err)
+		}
+		if c.Decided != nil {
+			policy.Replay(c.Decided.Answer, c.Decided.Latency)
+		}
+	}
+	return nil
+}
+
 // replayLine replays one step and returns its number of commands.
 func replayLine(text []byte, number int, e *Engine, latest *beats) (*Difference, int, error) {
 	var line logLine
@@ -379,6 +398,9 @@ func replayLine(text []byte, number int, e *Engine, latest *beats) (*Difference,
 		if evs, err = untag(evs, raw, line.T, latest, len(e.hosts)); err != nil {
 			return nil, 0, fmt.Errorf("event %d: %w", i+1, err)
 		}
+	}
+	if err := e.answered(line.Commands); err != nil {
+		return nil, 0, err
 	}
 	cmds, err := e.Step(line.T, evs...)
 	if err != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"time"
 
 	"testbed/topo"
@@ -238,6 +239,13 @@ type DropBlock struct {
 	Durable time.Duration // when it became durable; disks that were wiped since then have no replica
 }
 
+// Decided is a decision that a process outside of the program made, for the log. A backend does nothing.
+type Decided struct {
+	Answer  json.RawMessage
+	Latency time.Duration `json:",omitempty"`
+}
+
+func (Decided) command()       {}
 func (StopTransfer) command()  {}
 func (ReadDisk) command()      {}
 func (StopRead) command()      {}

@@ -19,13 +19,13 @@ import (
 // Do executes the commands at the current time. An error means that the caller
 // passed an invalid command; it names the command.
 func (b *Backend) Do(_ context.Context, cmds []engine.Command) error {
-	if len(cmds) > 0 {
+	if slices.ContainsFunc(cmds, func(c engine.Command) bool { _, only := c.(engine.Decided); return !only }) {
 		b.commanded, b.vain = b.reported, 0
 	}
 	for _, cmd := range cmds {
 		var err error
 		switch cmd := cmd.(type) {
-		case engine.Mark:
+		case engine.Mark, engine.Decided:
 		case engine.MarkTask:
 			b.tasks.marked(cmd)
 		case engine.StartTransfer:

@@ -22,6 +22,7 @@ func (b *Backend) Do(ctx context.Context, cmds []engine.Command) error {
 	for _, cmd := range cmds {
 		var err error
 		switch c := cmd.(type) {
+		case engine.Decided:
 		case engine.Mark:
 			err = b.mark(c)
 		case engine.StartTransfer:

@@ -71,7 +71,9 @@ func (t *trial) packets(ctx context.Context, p *progress) (out summary.Repeat, e
 	if err != nil {
 		return out, err
 	}
-	e, err := t.engine(t.after)
+	talk := conversation{t: t, log: filepath.Join(dir, eventsFile), packets: true}
+	defer func() { err = errors.Join(err, talk.close()) }()
+	e, err := t.engine(t.after, talk.open)
 	if err != nil {
 		return out, err
 	}

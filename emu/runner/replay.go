@@ -12,6 +12,7 @@ import (
 	"testbed/emu/engine"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
+	"testbed/policies/external"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
 )
@@ -152,7 +153,13 @@ func (t *trial) replay(ctx context.Context, path string) (out engine.Replayed, e
 		return out, err
 	}
 	t = t.arm.trial(t.repeat, *w)
-	e, err := t.engine(t.itself)
+	e, err := t.engine(t.itself, func(s *external.Scheduler) error {
+		hello, err := safefile.Read(filepath.Join(filepath.Dir(path), policyFile))
+		if err != nil {
+			return err
+		}
+		return s.Recorded(hello)
+	})
 	if err != nil {
 		return out, err
 	}

@@ -46,6 +46,7 @@ import (
 	"testbed/emu/scenario"
 	"testbed/policies"
 	"testbed/policies/catalog"
+	"testbed/policies/external"
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/report"
@@ -294,8 +295,8 @@ func lastEnd(rec flows.Records) time.Duration {
 }
 
 // engine returns a new engine for an arm. With a fork, after returns the place of the arm whose policy decides from
-// then on.
-func (t *trial) engine(after func() (int, error)) (*engine.Engine, error) {
+// then on. open begins the conversation with a coflow policy outside of the program.
+func (t *trial) engine(after func() (int, error), open func(*external.Scheduler) error) (*engine.Engine, error) {
 	spec := t.s.Spec
 	named := t.Policies
 	fork, err := t.fork(after)
@@ -308,6 +309,11 @@ func (t *trial) engine(after func() (int, error)) (*engine.Engine, error) {
 	c, err := catalog.Coflow(named[catalog.RoleCoflow].Name, named[catalog.RoleCoflow].Params)
 	if err != nil {
 		return nil, err
+	}
+	if outside, ok := c.(*external.Scheduler); ok {
+		if err := open(outside); err != nil {
+			return nil, err
+		}
 	}
 	var placer policies.Placer
 	if p, ok := named[catalog.RolePlacement]; ok {
@@ -354,8 +360,10 @@ func (t *trial) workloadMeta() metrics.WorkloadMeta {
 
 // simulate runs one repeat of one arm on the fluid model. It logs events if log names a file,
 // meters the loads of links if meter is not nil, and counts their packets if c is not nil.
-func (t *trial) simulate(ctx context.Context, log string, meter *metrics.Meter, c *carried, p *progress) (flows.Records, error) {
-	e, err := t.engine(t.itself)
+func (t *trial) simulate(ctx context.Context, log string, meter *metrics.Meter, c *carried, p *progress) (rec flows.Records, err error) {
+	talk := conversation{t: t, log: log}
+	defer func() { err = errors.Join(err, talk.close()) }()
+	e, err := t.engine(t.itself, talk.open)
 	if err != nil {
 		return flows.Records{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"testbed/policies/catalog"
+	"testbed/policies/external"
 	"testbed/topo/yamltree"
 )
 
@@ -58,7 +59,7 @@ func (d *decoder) addArm(arms *Arms, a Arm, changes armChanges, labels []string)
 	a.Set = values(changes.all)
 	var names []string
 	for _, r := range d.catalog {
-		if name := a.Policies[r.Name].Name; name != "" {
+		if name := a.Policies[r.Name].label(); name != "" {
 			names = append(names, name)
 		}
 	}
@@ -190,6 +191,9 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 			p.Params[e.key] = d.param(e.node, yamltree.Join(path, e.key))
 			at[e.key] = e.node
 		}
+		if _, isExternal := p.Params[catalog.External]; named == nil && isExternal {
+			named, p.Name = n, catalog.External
+		}
 		if named == nil {
 			d.fail(n, yamltree.Join(path, "name"), "missing: expected the name of a %s policy", role)
 			return p
@@ -221,6 +225,19 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 		}
 	}
 	return p
+}
+
+// label returns the part of the name of an arm that stands for the policy.
+func (p Policy) label() string {
+	list, _ := p.Params[catalog.External].([]any)
+	if p.Name != catalog.External || len(list) == 0 {
+		return p.Name
+	}
+	var command []string
+	for _, x := range list {
+		command = append(command, fmt.Sprint(x))
+	}
+	return external.Name(command)
 }
 
 // param reads a parameter of a policy: an int, float64, bool or string, or a

@@ -103,6 +103,9 @@ func (c *checker) forks() {
 		return
 	}
 	for i, arm := range c.spec.Arms {
+		if path := fmt.Sprintf("arms[%d].%s", i, catalog.RoleCoflow); arm.Policies[catalog.RoleCoflow].Name == catalog.External && c.sound(path) {
+			c.failAt(path, "a process cannot decide from fork_at on: name a policy of the program, or remove fork_at")
+		}
 		first := c.spec.Arms[0]
 		for _, r := range c.catalog {
 			path := fmt.Sprintf("arms[%d].%s", i, r.Name)

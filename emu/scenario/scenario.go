@@ -456,6 +456,9 @@ func (s *Scenario) traceName(base string) string {
 	}
 }
 
+// Dir returns the directory of the scenario file, in which commands run.
+func (s *Scenario) Dir() string { return filepath.Dir(s.decoded.file) }
+
 // Source returns the text of the scenario file, with variables replaced and with the paths of
 // traces, workload files and job files changed to those of Files. Loading it needs no --set and gives the
 // same scenario.

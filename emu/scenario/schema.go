@@ -38,7 +38,7 @@ func Schema(c catalog.Catalog) ([]byte, error) {
 	s.Version, s.ID, s.Title = jsonschema.Version, jsonschema.ID(schemaID), "testbed scenario"
 	s.Definitions = jsonschema.Definitions{}
 	for _, r := range c {
-		if s.Definitions[policyDefinition(r.Name)], err = policySchema(r.Name, c.Entries(r.Name)); err != nil {
+		if s.Definitions[policyDefinition(r.Name)], err = policySchema(r, c.Entries(r.Name)); err != nil {
 			return nil, fmt.Errorf("scenario schema: %w", err)
 		}
 	}
@@ -81,24 +81,24 @@ func policyDefinition(role string) string { return role + "_policy" }
 
 // policySchema returns the schema of a policy of a role: its name, or a mapping with its name
 // and parameters. Behind a name that contains a variable, any parameters are allowed.
-func policySchema(role string, policies []catalog.Entry) (*jsonschema.Schema, error) {
+func policySchema(r catalog.Role, policies []catalog.Entry) (*jsonschema.Schema, error) {
+	role := r.Name
 	s := &jsonschema.Schema{Description: fmt.Sprintf("Name of a %s policy, or a mapping with its name and parameters.", role)}
 	var mappings []*jsonschema.Schema
 	for _, p := range policies {
 		s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "string", Const: p.Name, Description: sentence(p.Doc)})
-		properties := jsonschema.NewProperties()
-		properties.Set("name", &jsonschema.Schema{Type: "string", Const: p.Name, Description: sentence(p.Doc)})
-		for _, param := range p.Params {
-			value, err := paramSchema(param)
-			if err != nil {
-				return nil, fmt.Errorf("%s policy %s: parameter %s: %w", role, p.Name, param.Name, err)
-			}
-			properties.Set(param.Name, value)
+		m, err := policyMapping(role, p, "name")
+		if err != nil {
+			return nil, err
 		}
-		mappings = append(mappings, &jsonschema.Schema{
-			Type: "object", Properties: properties, Required: []string{"name"},
-			AdditionalProperties: jsonschema.FalseSchema, Description: sentence(p.Doc),
-		})
+		mappings = append(mappings, m)
+	}
+	if r.External != nil {
+		m, err := policyMapping(role, *r.External, catalog.External)
+		if err != nil {
+			return nil, err
+		}
+		mappings = append(mappings, m)
 	}
 	properties := jsonschema.NewProperties()
 	properties.Set("name", &jsonschema.Schema{Type: "string", Pattern: variablePattern, Description: "Name of the policy, with a variable."})
@@ -108,6 +108,25 @@ func policySchema(role string, policies []catalog.Entry) (*jsonschema.Schema, er
 	s.AnyOf = append(s.AnyOf, variable())
 	s.AnyOf = append(s.AnyOf, mappings...)
 	return s, nil
+}
+
+// policyMapping returns the schema of a mapping with the parameters of a policy.
+func policyMapping(role string, p catalog.Entry, required string) (*jsonschema.Schema, error) {
+	properties := jsonschema.NewProperties()
+	if required == "name" {
+		properties.Set("name", &jsonschema.Schema{Type: "string", Const: p.Name, Description: sentence(p.Doc)})
+	}
+	for _, param := range p.Params {
+		value, err := paramSchema(param)
+		if err != nil {
+			return nil, fmt.Errorf("%s policy %s: parameter %s: %w", role, p.Name, param.Name, err)
+		}
+		properties.Set(param.Name, value)
+	}
+	return &jsonschema.Schema{
+		Type: "object", Properties: properties, Required: []string{required},
+		AdditionalProperties: jsonschema.FalseSchema, Description: sentence(p.Doc),
+	}, nil
 }
 
 // paramSchema returns the schema of a parameter of a policy. JSON schema cannot compare
@@ -133,6 +152,12 @@ func paramSchema(p catalog.Param) (*jsonschema.Schema, error) {
 		}
 	}
 	switch d := p.Default.(type) {
+	case nil:
+		kind := &jsonschema.Schema{Type: "object"}
+		if p.Type == catalog.Command {
+			kind = &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}}
+		}
+		s.AnyOf = append(s.AnyOf, kind)
 	case bool:
 		s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "boolean"})
 	case int64:
@@ -161,6 +186,9 @@ func paramSchema(p catalog.Param) (*jsonschema.Schema, error) {
 		s.AnyOf = append(s.AnyOf, text)
 		if p.Durations {
 			quantity(reflect.TypeFor[time.Duration]())
+			if p.Min <= 0 {
+				s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "integer", Const: 0})
+			}
 		}
 	default:
 		return nil, fmt.Errorf("default %v of type %T: no schema", p.Default, p.Default)

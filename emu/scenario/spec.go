@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"testbed/policies/catalog"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -470,7 +471,10 @@ func (p Policy) MarshalYAML() (any, error) {
 	if p.Params == nil {
 		return p.Name, nil
 	}
-	m := map[string]any{"name": p.Name}
+	m := map[string]any{}
+	if p.Name != catalog.External {
+		m["name"] = p.Name
+	}
 	for k, v := range p.Params {
 		m[k] = v
 	}

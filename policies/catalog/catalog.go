@@ -31,7 +31,13 @@ type Role struct {
 	Default  string   // policy of an arm that names none where Required holds; "" if it must name one
 	Examples []string // names of policies, for messages
 	Policies []Entry  // in any order
+	// External is the entry for processes outside of the program; nil if the role has none. Its name is External.
+	External *Entry
 }
+
+// External is the name of policies that processes outside of the program implement, and of the parameter that is
+// their command.
+const External = "exec"
 
 // The conditions under which an arm must name a policy of a role, as messages describe them.
 const (
@@ -59,6 +65,10 @@ const (
 	Choice Type = "choice"
 	// Hosts is a comma-separated list of host name patterns; "*" is all hosts.
 	Hosts Type = "hosts"
+	// Command is a list of a program and its arguments.
+	Command Type = "list"
+	// Mapping is a mapping of any keys.
+	Mapping Type = "mapping"
 	// Pools is a comma-separated list of user=weight:maps:reduces; "none" is no pool.
 	Pools Type = "pools"
 )
@@ -166,6 +176,11 @@ type ParamError struct {
 
 func (c Catalog) resolve(role, name string, params map[string]any) (Entry, Values, []error) {
 	entries := c.Entries(role)
+	for _, r := range c {
+		if r.Name == role && r.External != nil {
+			entries = append(entries, *r.External)
+		}
+	}
 	if len(entries) == 0 {
 		return Entry{}, nil, []error{fmt.Errorf("unknown role %q: must be %s", role, words.Or(c.Roles()))}
 	}
@@ -288,6 +303,23 @@ func (p Param) parse(given any) (any, error) {
 			return nil, err
 		}
 		return s, nil
+	case Command:
+		list, ok := given.([]any)
+		var words []string
+		for _, x := range list {
+			word, isText := x.(string)
+			ok = ok && isText && word != "" && !strings.ContainsRune(word, 0)
+			words = append(words, word)
+		}
+		if !ok || len(list) == 0 {
+			return nil, fmt.Errorf("%v: expected a program and its arguments, such as [python3, mine.py]", shown(given))
+		}
+		return words, nil
+	case Mapping:
+		if m, ok := given.(map[string]any); ok {
+			return m, nil
+		}
+		return nil, fmt.Errorf("%v: expected a mapping", shown(given))
 	case Pools:
 		s, ok := given.(string)
 		if !ok {

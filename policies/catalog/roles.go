@@ -17,7 +17,7 @@ const (
 func All() Catalog {
 	return Catalog{
 		{Name: RoleCoflow, Doc: "policy that shares the network among coflows", Required: Always, Default: "fair",
-			Examples: []string{"fair", "sebf"}, Policies: slices.Concat(orderings(), samplings())},
+			Examples: []string{"fair", "sebf"}, Policies: slices.Concat(orderings(), samplings()), External: externalCoflow()},
 		{Name: RolePlacement, Doc: "policy that chooses the hosts of replicas", Required: WritesBlocks, Default: "hdfs",
 			Examples: []string{"hdfs", "sinbad"}, Policies: placements()},
 		{Name: RoleTask, Doc: "policy that gives slots to tasks of jobs", Required: RunsTasks, Default: "fifo",
@@ -42,5 +42,5 @@ func Task(name string, params map[string]any) (policies.TaskScheduler, error) {
 
 // Holds reports whether the coflow policy of that name sets rate caps.
 func Holds(name string) bool {
-	return slices.ContainsFunc(All().Entries(RoleCoflow), func(e Entry) bool { return e.Name == name && e.Holds })
+	return name == External || slices.ContainsFunc(All().Entries(RoleCoflow), func(e Entry) bool { return e.Name == name && e.Holds })
 }

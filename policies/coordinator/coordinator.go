@@ -148,6 +148,9 @@ func (c *Coordinator) Defer(at time.Duration) {
 // rates. Package alloc checks the steps.
 func Check(v *policies.CoflowView, s *policies.Schedule, needs policies.Needs) error {
 	n := len(v.Coflows)
+	if s.Err != nil {
+		return s.Err
+	}
 	if len(s.Queues) != 0 && len(s.Queues) != n {
 		return fmt.Errorf("schedule: Queues has %d values: must be one for each of %d coflows, or none", len(s.Queues), n)
 	}
