@@ -119,6 +119,9 @@ func (c *consumer) consume(ctx context.Context, n units.Bytes, last bool) error 
 	return c.cpu.work(ctx, c.due-consumeAhead*7/8)
 }
 
+// Carrier is a connection that is notified of the flow that it sends.
+type Carrier interface{ Carries(flow workloads.FlowID) }
+
 // Limited is implemented by connections that are notified if their reader is slower than the network,
 // because an attempt consumes its input at a rate (Expect).
 type Limited interface{ ReaderLimits() }

@@ -183,6 +183,9 @@ func (s *Sender) send(ctx context.Context, l *life) (err error) {
 	s.mu.Lock()
 	s.conn = conn
 	s.mu.Unlock()
+	if c, ok := conn.(Carrier); ok {
+		c.Carries(f.ID)
+	}
 	if err := s.write(ctx, conn); err != nil {
 		reset(conn)
 		return err

@@ -56,7 +56,7 @@ type plotter struct {
 	figure, out   string
 	all, format   string
 	log, linear   bool
-	coflow        int
+	coflow, flow  int
 }
 
 // allFigures is the --figure that stands for every figure.
@@ -102,6 +102,13 @@ its points; without --figure, it gives the speed-ups of each arm over the swept 
 				id := workloads.CoflowID(p.coflow)
 				p.o.Coflow = &id
 			}
+			if cmd.Flags().Changed("flow") {
+				if p.flow < 0 {
+					return usageError{fmt.Errorf("plot --flow %d: must be 0 or more, the number of a flow", p.flow)}
+				}
+				id := workloads.FlowID(p.flow)
+				p.o.Flow = &id
+			}
 			return p.draw(args)
 		},
 		ValidArgsFunction: completeDirs,
@@ -124,6 +131,8 @@ its points; without --figure, it gives the speed-ups of each arm over the swept 
 	addArm(cmd, &p.o.Arm, "in figures of one arm; default: the first")
 	f.StringVar(&p.o.Over, "over", "", "`variable` of a sweep on the axis of figure gain-by-parameter (default: that with the most values)")
 	f.IntVar(&p.coflow, "coflow", 0, "`number` of the coflow in figures of one coflow (default in progress: the slowest)")
+	f.StringVar(&p.o.Link, "link", "", "`name` of the link, as from>to, in figures of one link (see figure queue)")
+	f.IntVar(&p.flow, "flow", 0, "`number` of the flow in figures of one flow (default: that with the most samples)")
 	f.BoolVar(&p.o.Bytes, "bytes", false, "draw bytes, not shares of each flow (figure progress)")
 	addRepeat(cmd, &p.o.Repeat, "in figures of one repeat; default: 0")
 	// Former names.

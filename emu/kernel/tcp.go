@@ -119,6 +119,34 @@ func TCPStateOf(c syscall.Conn) (s TCPState, err error) {
 	return s, nil
 }
 
+// FlowState is how a connection sends at one moment (TCP_INFO).
+type FlowState struct {
+	RTT           time.Duration // smoothed, in whole microseconds
+	Window        int64         // congestion window, in packets
+	Delivery      units.Rate    // the kernel's estimate of the rate at which payload arrives; 0 if unknown
+	Retransmitted int64         // packets sent again since the connection was begun
+}
+
+// FlowStateOf returns the state of a connection, and the time at which it was read.
+func FlowStateOf(c syscall.Conn) (s FlowState, at time.Time, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return s, at, fmt.Errorf("state of a flow: %w", err)
+	}
+	controlErr := raw.Control(func(fd uintptr) {
+		var i *unix.TCPInfo
+		at = time.Now()
+		if i, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err != nil {
+			return
+		}
+		s = FlowState{time.Duration(i.Rtt) * time.Microsecond, int64(i.Snd_cwnd), 8 * units.Rate(i.Delivery_rate), int64(i.Total_retrans)}
+	})
+	if err := errors.Join(controlErr, err); err != nil {
+		return s, at, fmt.Errorf("state of a flow: %w", err)
+	}
+	return s, at, nil
+}
+
 // SetReadBatch makes reads from a connection wait for n bytes, for the end of the connection, or for a full receive
 // buffer (SO_RCVLOWAT), and returns the value that the kernel grants. Data is acknowledged as without it.
 func SetReadBatch(c syscall.Conn, n int) (granted uint64, err error) {

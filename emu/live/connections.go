@@ -20,9 +20,10 @@ import (
 // connections compares what each connection really uses with what was asked for, once it is
 // established and when it ends.
 type connections struct {
-	want kernel.TCPState
-	mu   sync.Mutex
-	odd  map[fidelity.KernelChange]bool
+	want  kernel.TCPState
+	flows *flowSamples
+	mu    sync.Mutex
+	odd   map[fidelity.KernelChange]bool
 	// limits are sums by service and by the host that received.
 	limits map[[2]string]*fidelity.Limit
 	// slow are the senders' ends of connections whose reader is slower than the network on purpose.
@@ -74,7 +75,10 @@ func (c *conn) ReaderLimits() {
 
 // Close asks the connection what it used, and closes it. Its end is none of its user's errors: what could not be read is counted.
 func (c *conn) Close() error {
-	c.once.Do(func() { c.of.ended(c) })
+	c.once.Do(func() {
+		c.of.flows.end(c)
+		c.of.ended(c)
+	})
 	return c.TCPConn.Close()
 }
 

@@ -335,6 +335,7 @@ func (b *Backend) start(ctx context.Context) (err error) {
 	b.every(cfg.Settings.Sample, func() error {
 		return b.sampler.sampleLinks(b.during, cfg.Settings.Interval, cfg.Settings.Spell, cfg.Settings.Watch)
 	})
+	b.every(cfg.Settings.FlowSample, b.network.connections.flows.tick)
 	b.work.Go(func() error { b.sampler.probe(b.during, cfg.Settings.Probe); return nil })
 	return nil
 }
@@ -360,6 +361,7 @@ func (b *Backend) startAgents(ctx context.Context) error {
 		kernel.SocketOptions{SendBuffer: set.SendBuffer, ReceiveBuffer: set.ReceiveBuffer, NotSentLowat: set.NotSent},
 		kernel.SocketOptions{SendBuffer: set.BlockBuffer, ReceiveBuffer: set.ReceiveBuffer}, peer, set.Setup, set.SetupTime)
 	net.routes, b.network = b.faults, net
+	net.connections.flows = &flowSamples{sampler: b.sampler, most: set.FlowsRead}
 	b.work.Go(func() error { return ended(net.run(b.workCtx)) })
 	b.work.Go(func() error {
 		err := ended(net.resend(b.workCtx))

@@ -73,6 +73,10 @@ type Settings struct {
 	Spell    int           `json:"spell"`
 	// SampleRows bounds the file of samples, about 3 bytes a row: as it fills, looks become rarer (samples.Writer).
 	SampleRows int64 `json:"sample_rows"`
+	// FlowSample is the time between two readings of the connections of flows, of which FlowsRead are read at a time,
+	// in turn.
+	FlowSample time.Duration `json:"flow_sample_ns"`
+	FlowsRead  int           `json:"flows_read"`
 	// Watch is how many links of hosts that have little waiting are followed from a
 	// look, as often: their packets' spacing is judged while some wait at every look.
 	Watch int `json:"watch"`
@@ -131,7 +135,7 @@ func DefaultSettings(f *topo.Fabric) Settings {
 		Procs: max(16, 2*runtime.NumCPU()), Garbage: 1 * units.GiB, RealTime: kernel.RealTimeForPackets, Nice: kernel.NiceForPackets, Setup: 4 * runtime.NumCPU(), SetupTime: 500 * time.Microsecond, SetupMode: SetupSerial, SetupAhead: 2 * time.Second, SetupGather: 5 * time.Millisecond, Quantum: 5 * time.Millisecond, SendBuffer: buffer, ReceiveBuffer: 2 * buffer, NotSent: 16 * units.KiB, BlockBuffer: 2*queue + 1*units.MiB,
 		PeerTimeout: hosts.DefaultPeerTimeout,
 		Jitter:      slowest.TimeToSend(f.Shape().MTU + plan.EthernetHeader),
-		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, SampleRows: 8 << 20, Watch: 8, Probe: 10 * time.Millisecond, Look: 25 * time.Millisecond,
+		Sample:      200 * time.Millisecond, Interval: 8 * time.Millisecond, Spell: 12, SampleRows: 8 << 20, FlowSample: 20 * time.Millisecond, FlowsRead: 64, Watch: 8, Probe: 10 * time.Millisecond, Look: 25 * time.Millisecond,
 		Beats: 4, BeatGap: 1 * time.Millisecond,
 		RoundTrips: 5, RoundTripTime: 200*time.Millisecond + 4*(host+uplink),
 		Settle: 3 * time.Second, Quiet: 60 * time.Millisecond, Stop: 10 * time.Second,

@@ -195,7 +195,7 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 			p = t.progress(Progress{Trial: i + 1, Trials: len(r.arms)}, r.o.Progress)
 			p.phase(PhasePredict)
 		}
-		rec, err := t.simulate(ctx, "", nil, carried, p)
+		rec, err := t.simulate(ctx, "", nil, carried.sent, p)
 		if err != nil {
 			return nil, fmt.Errorf("arm %s: %w", a.Name, err)
 		}

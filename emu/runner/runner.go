@@ -359,8 +359,9 @@ func (t *trial) workloadMeta() metrics.WorkloadMeta {
 }
 
 // simulate runs one repeat of one arm on the fluid model. It logs events if log names a file,
-// meters the loads of links if meter is not nil, and counts their packets if c is not nil.
-func (t *trial) simulate(ctx context.Context, log string, meter *metrics.Meter, c *carried, p *progress) (rec flows.Records, err error) {
+// meters the loads of links if meter is not nil, and calls sent, unless it is nil, as fluid.Config.Sent.
+func (t *trial) simulate(ctx context.Context, log string, meter *metrics.Meter, sent func(time.Duration, []float64),
+	p *progress) (rec flows.Records, err error) {
 	talk := conversation{t: t, log: log}
 	defer func() { err = errors.Join(err, talk.close()) }()
 	e, err := t.engine(t.itself, talk.open)
@@ -376,9 +377,7 @@ func (t *trial) simulate(ctx context.Context, log string, meter *metrics.Meter, 
 	if meter != nil {
 		cfg.Carried = func(now time.Duration, bytes []float64) { meter.Read(now-cfg.Heartbeat, bytes) }
 	}
-	if c != nil {
-		cfg.Sent = c.sent
-	}
+	cfg.Sent = sent
 	b := fluid.New(t.fabric, cfg)
 	defer b.Settle()
 	return t.drive(ctx, e, b, log, false, p)

@@ -2,12 +2,15 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"testbed/results/metrics"
 	"testbed/results/rundir"
+	"testbed/results/samples"
 	"testbed/results/summary"
 )
 
@@ -37,7 +40,7 @@ func (a *arm) unmodelled() (keys []string) {
 }
 
 // simulated runs a trial on the fluid model.
-func (t *trial) simulated(ctx context.Context, p *progress) (summary.Repeat, error) {
+func (t *trial) simulated(ctx context.Context, p *progress) (_ summary.Repeat, err error) {
 	meta := t.workloadMeta()
 	p.phase(PhaseSimulate)
 	if err := writeJSON(t.file(summary.AskedFile), meta); err != nil {
@@ -47,7 +50,17 @@ func (t *trial) simulated(ctx context.Context, p *progress) (summary.Repeat, err
 	if len(meta.Writers) > 0 {
 		meter = metrics.NewMeter(t.fabric, meta.Heartbeat)
 	}
-	rec, err := t.simulate(ctx, t.file(eventsFile), meter, nil, p)
+	var series *modelSamples
+	var sent func(time.Duration, []float64)
+	if !t.jobsOnly() {
+		series = newModelSamples(t.file(samples.File), t.fabric)
+		defer func() { err = errors.Join(err, series.Discard()) }()
+		sent = series.sent
+	}
+	rec, err := t.simulate(ctx, t.file(eventsFile), meter, sent, p)
+	if err == nil && series != nil {
+		err = series.Close(series.head)
+	}
 	if err != nil {
 		return summary.Repeat{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"testbed/results/rundir"
+	"testbed/results/samples"
 	"testbed/results/schema"
 	"testbed/results/summary"
 )
@@ -35,6 +36,17 @@ func table[T any](name, doc string, list func(*rundir.Run) []T) Table {
 
 // tableOf returns a table with the columns of T, whose rows may be unreadable. Flags are its last columns.
 func tableOf[T any](name, doc string, list func(*rundir.Run) ([]T, error)) Table {
+	return streamOf(name, doc, func(r *rundir.Run, row func(T) error) error {
+		all, err := list(r)
+		for i := 0; i < len(all) && err == nil; i++ {
+			err = row(all[i])
+		}
+		return err
+	})
+}
+
+// streamOf is tableOf for rows that are not in memory at once: list calls row for each.
+func streamOf[T any](name, doc string, list func(r *rundir.Run, row func(T) error) error) Table {
 	t := Table{Name: name, Doc: doc, Columns: schema.Columns[exported[T]]()}
 	flag := func(c schema.Column) int {
 		if c.Type == schema.Bool {
@@ -46,14 +58,17 @@ func tableOf[T any](name, doc string, list func(*rundir.Run) ([]T, error)) Table
 	t.rows = func(runs []*rundir.Run, row func(reflect.Value) error) error {
 		for _, r := range runs {
 			x := exported[T]{Run: r.Summary.RunID}
-			all, err := list(r)
-			if err != nil {
+			var failed error // of row, which states what it wrote
+			err := list(r, func(of T) error {
+				x.Row = of
+				failed = row(reflect.ValueOf(&x).Elem())
+				return failed
+			})
+			switch {
+			case failed != nil:
+				return failed
+			case err != nil:
 				return fmt.Errorf("read run %s: %w", r.Dir, err)
-			}
-			for _, x.Row = range all {
-				if err := row(reflect.ValueOf(&x).Elem()); err != nil {
-					return err
-				}
 			}
 		}
 		return nil
@@ -86,7 +101,37 @@ func Tables() []Table {
 		table("progress", "one row per moment of a flow, or of a hop of a block's pipeline", func(r *rundir.Run) []schema.Moment { return r.Progress }),
 		table("links", "one row per interval of a link", func(r *rundir.Run) []schema.Load { return r.Links }),
 		table("drops", "one row per link", func(r *rundir.Run) []schema.Drop { return r.Drops }),
+		streamOf("link_samples", "one row per reading of a link while packets pass, and the first and the last without: every 200 ms, and every 8 ms of half of them", linkSamples),
+		streamOf("flow_samples", "one row per reading of a flow's connection that differs from the one before: every 20 ms, of up to 64 flows at a time", flowSamples),
 	}
+}
+
+func linkSamples(r *rundir.Run, row func(schema.LinkSample) error) error {
+	return r.Samples(func(k schema.Key, in *samples.Reader) error {
+		for p, err := range in.LinkPoints() {
+			if err == nil {
+				err = row(schema.LinkSampleOf(k, p))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func flowSamples(r *rundir.Run, row func(schema.FlowSample) error) error {
+	return r.Samples(func(k schema.Key, in *samples.Reader) error {
+		for p, err := range in.FlowPoints() {
+			if err == nil {
+				err = row(schema.FlowSampleOf(k, p))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Find returns the table with a name.

@@ -58,6 +58,12 @@ func Figures() []Figure {
 		{"shares", "slots in use by the jobs of each user over time, in one arm and repeat", false, shares},
 		{"utilisation", "load of each link of one arm and repeat over time", false, utilisation},
 		{"racks", "load of the links of each rack to and from the spines over time, with saturation marked, in one arm and repeat", false, racks},
+		{"queue", "length of the queue ahead of a link over time in each arm (--link; default: that with the longest)", false, queues},
+		{"throughput", "throughput of a link over time in each arm (--link; default: that with the highest)", false, throughput},
+		{"drops", "packets that the queue ahead of a link has dropped, over time in each arm (--link; default: that with the most)", false, dropsOverTime},
+		{"rtt", "smoothed round-trip time of a flow's connection over time in each arm (--flow; default: that with the most samples)", false, roundTrips},
+		{"cwnd", "congestion window of a flow's connection over time in each arm (--flow; default: that with the most samples)", false, windows},
+		{"fairness", "fairness of the delivery rates of flows over time in each arm: Jain's index", false, fairness},
 		{"progress", "progress of each flow of a coflow over time, in one arm", false, progress},
 		{"goodput", "goodput of each arm over time or, with --coflow, of that coflow's flows in one arm", false, goodput},
 		{"cv-time", "imbalance of the links between switches over time: coefficient of variation (Cv) of their load", false, cvTime},
@@ -128,9 +134,11 @@ type Options struct {
 	Repeat        int      // in figures of one repeat, counted from 0
 	// Coflow is the coflow in figures of one coflow; default: the slowest.
 	Coflow *workloads.CoflowID
-	Bytes  bool     // in progress: bytes, not shares
-	Names  []string // of the runs in legends; unused with one run
-	Over   string   // in gain-by-parameter: the swept variable of its axis; default: that with the most values
+	Bytes  bool              // in progress: bytes, not shares
+	Names  []string          // of the runs in legends; unused with one run
+	Link   string            // in figures of one link
+	Flow   *workloads.FlowID // in figures of one flow
+	Over   string            // in gain-by-parameter: the swept variable of its axis; default: that with the most values
 }
 
 func (o *Options) check(f Figure, runs int) error {
@@ -159,6 +167,10 @@ func (o *Options) check(f Figure, runs int) error {
 		return fmt.Errorf("figure %s does not show one coflow: omit --coflow", f.Name)
 	case o.Bytes && f.Name != "progress":
 		return fmt.Errorf("figure %s shows no shares of flows: omit --bytes", f.Name)
+	case o.Link != "" && !slices.Contains([]string{"queue", "throughput", "drops"}, f.Name):
+		return fmt.Errorf("figure %s does not show one link: omit --link", f.Name)
+	case o.Flow != nil && f.Name != "rtt" && f.Name != "cwnd":
+		return fmt.Errorf("figure %s does not show one flow: omit --flow", f.Name)
 	case o.Over != "" && f.Name != "gain-by-parameter":
 		return fmt.Errorf("figure %s shows no swept variable: omit --over", f.Name)
 	case o.Repeat < 0:

@@ -163,6 +163,12 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"gain-by-parameter": {"Speed-up of jobs relative to fair+hdfs (×)", "Number at the end of the arm's name", "dolly, n ≥ 24 pairs", "0.10"},
 		"extra-slots":       {"Time since the first arrival (s), repeat 0", "Slots of clones and backups", "fair+hdfs, n = 397 attempts"},
 		"shares":            {"fair+hdfs, n = 397 attempts, repeat 0", "Slots in use", "u1", "u3"},
+		"queue":             {"leaf0>spine0, repeat 0", "Queue (KB)", "Time (s)", "fair+hdfs, n = 20 samples", "sebf+sinbad, n = 20 samples (degraded)"},
+		"throughput":        {"leaf0>spine0, repeat 0", "Throughput (Mbps)", "fair+hdfs, n = 19 samples"},
+		"drops":             {"Packets dropped since the start", "fair+hdfs, n = 20 samples"},
+		"rtt":               {"flow 0, repeat 0", "Round-trip time (ms)", "fair+hdfs, n = 20 samples"},
+		"cwnd":              {"flow 0, repeat 0", "Congestion window (packets)", "sebf+hdfs, n = 20 samples"},
+		"fairness":          {"repeat 0", "Fairness of flows (Jain's index)", "fair+hdfs, n = 20 samples"},
 		"bytes":             {"Bytes between racks in a repeat (MB)", "shuffle", "control", "write", "fair+hdfs"},
 	} {
 		of := r
@@ -177,8 +183,8 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 			}
 		}
 	}
-	if n := len(Figures()); n != 24 {
-		t.Errorf("%d figures, 24 are tested", n)
+	if n := len(Figures()); n != 30 {
+		t.Errorf("%d figures, 30 are tested", n)
 	}
 }
 

@@ -7,9 +7,13 @@
 package samples
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 // File is the name of the file in the directory of a trial.
@@ -29,6 +33,18 @@ const (
 	Links   = "links"   // all of them
 )
 
+const flowPrefix = "flow "
+
+// FlowObject returns the object of a flow.
+func FlowObject(flow workloads.FlowID) string { return fmt.Sprint(flowPrefix, int(flow)) }
+
+// flowOf returns the flow of an object.
+func flowOf(object string) (workloads.FlowID, bool) {
+	number, ok := strings.CutPrefix(object, flowPrefix)
+	n, err := strconv.Atoi(number)
+	return workloads.FlowID(n), ok && err == nil
+}
+
 // Names of metrics.
 const (
 	Look           = "look"
@@ -39,12 +55,10 @@ const (
 	Dropped        = "dropped_packets"
 	Marked         = "marked_packets"
 	Lateness       = "lateness"
-	Path           = "path"
 	RTT            = "rtt"
 	Window         = "cwnd"
 	DeliveryRate   = "delivery_rate"
 	Retransmitted  = "retransmitted_packets"
-	Ended          = "ended"
 	OutsideOfLooks = -1 // value of Look
 )
 
@@ -68,6 +82,10 @@ func Metrics() []Metric {
 		{Dropped, "packets", "packets that the queue has dropped since it was made", true},
 		{Marked, "packets", "packets that the queue has marked (ECN) since it was made", true},
 		{Lateness, "µs", "time by which a timer fired late", false},
+		{RTT, "µs", "smoothed round-trip time of the connection of a flow, at its sender (TCP_INFO)", true},
+		{Window, "packets", "congestion window of the connection", true},
+		{DeliveryRate, "bit/s", "the kernel's estimate of the rate at which payload of the flow arrives", true},
+		{Retransmitted, "packets", "packets that the connection has sent again", true},
 	}
 }
 
@@ -82,6 +100,8 @@ type Head struct {
 	Thinned  int64         `json:"thinned"`
 	Frame    units.Bytes   `json:"frame"` // of MTU size
 	Links    []Link        `json:"links"` // by ID
+	// RatesOnly reports whether a reading of a link is its SentBytes alone, as on the fluid model.
+	RatesOnly bool `json:"rates_only,omitempty"`
 }
 
 // Link is a directed link of the fabric.

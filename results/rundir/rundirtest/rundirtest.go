@@ -21,6 +21,7 @@ import (
 	"testbed/results/metrics"
 	"testbed/results/report"
 	"testbed/results/rundir"
+	"testbed/results/samples"
 	"testbed/results/schema"
 	"testbed/results/summary"
 	"testbed/results/verdict"
@@ -135,9 +136,38 @@ func writeTrials(dir string, s Spec, in report.Input) error {
 			at := filepath.Join(dir, fmt.Sprint("arm", i), fmt.Sprint(k))
 			b, err := json.Marshal(t)
 			errs = append(errs, err, os.MkdirAll(at, 0o755), os.WriteFile(filepath.Join(at, rundir.TrialFile), b, 0o644))
+			if s.Timing {
+				errs = append(errs, writeSamples(filepath.Join(at, samples.File), i))
+			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// writeSamples writes samples of a link and two flows: the queue of the n-th arm is n KB longer.
+func writeSamples(path string, n int) error {
+	w := samples.Create(path, 1<<20)
+	for k := range int64(20) {
+		at := time.Duration(k) * 200 * time.Millisecond
+		add := func(object, metric string, value int64) {
+			w.Add(samples.Sample{At: at, Object: object, Metric: metric, Value: value})
+		}
+		add(samples.Links, samples.Look, 0)
+		for _, link := range []string{"leaf0>spine0", "spine0>leaf0"} {
+			add(link, samples.SentBytes, 500_000*k)
+			add(link, samples.Dropped, 3+k*int64(n))
+			add(link, samples.QueuePackets, k)
+			add(link, samples.QueueBytes, 1000*int64(n)+1514*k)
+		}
+		for f := range workloads.FlowID(2) {
+			o := samples.FlowObject(f)
+			add(o, samples.RTT, 1000+100*k)
+			add(o, samples.Window, 10+k)
+			add(o, samples.DeliveryRate, (1+int64(f))*(1_000_000+k))
+			add(o, samples.Retransmitted, k/5)
+		}
+	}
+	return w.Close(samples.Head{Sample: 200 * time.Millisecond, Links: []samples.Link{{Name: "leaf0>spine0"}, {Name: "spine0>leaf0"}}})
 }
 
 // Seal replaces the sums in the manifest of a run directory by those of its files, so that a test can read
