@@ -27,11 +27,10 @@ type Spec struct {
 	Version int `yaml:"version,omitempty" jsonschema:"default=1,minimum=1,maximum=1"`
 	// Name is the name of the experiment, and of run directories.
 	Name string `yaml:"name" jsonschema:"required,pattern=^[A-Za-z0-9][A-Za-z0-9._+-]*$,maxLength=64"`
-	// Vars are the variables, which ${name} in any value stands for, and their defaults, which "testbed run --set
-	// name=value" overrides. One without a default must be set. $$ is a dollar sign.
+	// Vars are the variables, used as ${name} in any value, and their defaults, which "testbed run --set name=value"
+	// overrides. One without a default must be set. $$ is a dollar sign.
 	Vars Vars `yaml:"vars,omitempty"`
-	// Sweep is the values of variables to run the scenario with, as lists by variable. Each combination is a point,
-	// with a workload of its own.
+	// Sweep is lists of values by variable. Each combination is a point, with its own workload.
 	Sweep Sweep `yaml:"sweep,omitempty"`
 	// Fabric is the network to emulate.
 	Fabric Fabric `yaml:"fabric" jsonschema:"required"`
@@ -39,14 +38,14 @@ type Spec struct {
 	Disk *Disk `yaml:"disk,omitempty"`
 	// Heartbeat is the schedule of the reports of hosts to the master.
 	Heartbeat Heartbeat `yaml:"heartbeat"`
-	// Coordinator is the component that makes the decisions of coflow policies.
+	// Coordinator is the component that decides for coflow policies.
 	Coordinator Coordinator `yaml:"coordinator,omitempty"`
 	// Fluid is the settings of the fluid model, in simulations and predictions.
 	Fluid Fluid `yaml:"fluid,omitempty"`
-	// Setup is when the connections of coflows are opened on packets. serial opens each when its flow may first
-	// send, a few at a time; completion times include that. simultaneous opens them before the coflow arrives, and
-	// the first segments of its flows leave at one moment; it excludes faults that cut links or crash hosts. Blocks
-	// and transfers of tasks are always serial.
+	// Setup is when connections of coflows open on packets. serial opens each when its flow may first send, a few at a
+	// time; completion times include that. simultaneous opens them before the coflow arrives, and the first segments
+	// leave at one moment; it excludes faults that cut links or crash hosts. Blocks and transfers of tasks are always
+	// serial.
 	Setup string `yaml:"setup" jsonschema:"default=serial,enum=serial,enum=simultaneous"`
 	// Scale multiplies the sizes and times of traces and workload files, and the rates of this file.
 	Scale Scale `yaml:"scale"`
@@ -58,19 +57,19 @@ type Spec struct {
 	Faults []Fault `yaml:"faults,omitempty"`
 	// Arms are the variants to compare under the same workload.
 	Arms Arms `yaml:"arms" jsonschema:"required"`
-	// ForkAt is the time until which all arms have the coflow policy of the first one, and thus the same past (in
-	// virtual time, the same packets). Arms can then differ in coflow policies only.
+	// ForkAt is the time until which all arms have the first one's coflow policy, and thus the same past (in virtual
+	// time, the same packets). Arms can then differ in coflow policies only.
 	ForkAt time.Duration `yaml:"fork_at,omitempty" least:"1ms" most:"24h" scale:"keep"`
-	// Repeat is the number of repeats of each arm, each with a seed of its own. With the keys below, repeats stop
-	// at the first of two or three looks at which the intervals of all arms are narrow enough.
+	// Repeat is the number of repeats of each arm, each with its own seed. With the keys below, they stop at the first
+	// of two or three looks at which all arms' intervals are narrow enough.
 	Repeat Repeats `yaml:"repeat" jsonschema:"default=1,minimum=1,maximum=1000"`
-	// Largest number of attempts for a repeat of an arm on packets, which runs again until its verdict is pass; the
-	// last attempt counts. In virtual time there is one.
+	// Largest number of attempts at a repeat on packets, which runs again until its verdict is pass; the last attempt
+	// counts. In virtual time there is one.
 	Tries int `yaml:"tries" jsonschema:"default=1,minimum=1,maximum=10"`
 	// Seed is the seed of all random draws, which do not depend on the arm.
 	Seed uint64 `yaml:"seed" jsonschema:"default=1,minimum=0,maximum=9007199254740991"`
-	// Time is the clock of trials on packets. virtual runs each, without root, in a virtual machine whose clock
-	// counts its instructions: equal trials have equal packets.
+	// Time is the clock of trials on packets. virtual runs each, without root, in a virtual machine whose clock counts
+	// instructions: equal trials have equal packets.
 	Time string `yaml:"time,omitempty" jsonschema:"default=real,enum=real,enum=virtual"`
 	// Capture is the configuration of packet captures.
 	Capture Capture `yaml:"capture"`
@@ -84,8 +83,8 @@ type Repeats struct {
 	AtLeast int `yaml:"at_least" jsonschema:"required,minimum=2,maximum=999"`
 	// AtMost is the number of repeats at the last look. A look between them is at their geometric mean.
 	AtMost int `yaml:"at_most" jsonschema:"required,minimum=3,maximum=1000"`
-	// Until is the largest half-width of the intervals that end the repeats, in percent of the ratio of each arm to
-	// the first: of averages, and of the geometric mean.
+	// Until is the largest half-width of intervals that ends the repeats, in percent of each arm's ratio to the first:
+	// of averages, and of the geometric mean.
 	Until Until `yaml:"until" jsonschema:"required"`
 }
 
@@ -95,18 +94,17 @@ type Until struct {
 	CCT Percent `yaml:"cct,omitempty"`
 	// FCT is the bound for flow completion times.
 	FCT Percent `yaml:"fct,omitempty"`
-	// WriteTime is the bound for the times of block writes.
+	// WriteTime is the bound for block write times.
 	WriteTime Percent `yaml:"write_time,omitempty"`
-	// RequestTime is the bound for the times of write requests.
+	// RequestTime is the bound for write request times.
 	RequestTime Percent `yaml:"request_time,omitempty"`
-	// JobTime is the bound for the times of jobs.
+	// JobTime is the bound for job times.
 	JobTime Percent `yaml:"job_time,omitempty"`
 }
 
 // Fabric is the shape of the network.
 type Fabric struct {
-	// Kind is racks under leaf switches, which spines join, or one non-blocking switch, as papers on coflows
-	// assume.
+	// Kind is racks under leaf switches, which spines join, or one non-blocking switch, as coflow papers assume.
 	Kind string `yaml:"kind" jsonschema:"default=leaf-spine,enum=leaf-spine,enum=switch"`
 	// Leaves is the number of racks, each under one leaf switch.
 	Leaves int `yaml:"leaves" jsonschema:"required,minimum=1,maximum=250" kind:"leaf-spine"`
@@ -128,11 +126,10 @@ type Fabric struct {
 	// CrossRack is the capacity of a rack to and from other racks, split evenly over the spines. Replaces
 	// oversubscription.
 	CrossRack units.Rate `yaml:"cross_rack,omitempty" least:"100Kbps" most:"10Tbps" kind:"leaf-spine"`
-	// ZoneRacks is the number of consecutive racks in a power or network zone, over which placement policies can
-	// spread replicas (default: all).
+	// ZoneRacks is the number of consecutive racks in a zone, over which placement policies can spread replicas
+	// (default: all).
 	ZoneRacks int `yaml:"zone_racks,omitempty" jsonschema:"minimum=1,maximum=250" kind:"leaf-spine"`
-	// Queue is the drop-tail buffer at the entry of every link, in bytes or as the time that the link takes to
-	// empty it. At least two frames.
+	// Queue is the drop-tail buffer of every link, in bytes or as the time to empty it. At least two frames.
 	Queue topo.Queue `yaml:"queue" jsonschema:"default=20ms"`
 	// RED is random early detection on the queues of switch ports. Without it, queues drop packets
 	// only when they are full. Requires a kernel with sch_red.
@@ -140,20 +137,19 @@ type Fabric struct {
 	// Delay is the one-way propagation delay of every link. Values above 0s require a kernel with
 	// sch_netem.
 	Delay time.Duration `yaml:"delay" jsonschema:"default=0s" least:"0s" most:"10s"`
-	// LinkModel is how links limit their rate (default: token-bucket). A token-bucket passes a packet at once after
-	// an idle moment, so that short flows end early (docs/results.md, Short flows). store-and-forward holds each
-	// packet for its time on the wire; its queue is limited in full frames, and it requires a kernel with
-	// sch_netem.
+	// LinkModel is how links limit their rate (default: token-bucket). A token-bucket passes a packet at once after an
+	// idle moment: short flows end early (docs/results.md, Short flows). store-and-forward holds each packet for its
+	// time on the wire, limits its queue in full frames, and requires a kernel with sch_netem.
 	LinkModel string `yaml:"link_model,omitempty" jsonschema:"enum=token-bucket,enum=store-and-forward"`
 	// Links are links that differ. The last entry that matches a link applies.
 	Links []LinkChange `yaml:"links,omitempty" jsonschema:"minItems=1,maxItems=256"`
 	// MTU is the size of the largest IP packet, a plain number of bytes.
 	MTU int `yaml:"mtu" jsonschema:"default=1500,minimum=576,maximum=65000" of:"bytes"`
-	// CongestionControl is the kernel's name of the congestion control of all TCP connections between hosts, also
-	// of programs in a testbed that is up.
+	// CongestionControl is the kernel's name of the TCP congestion control between hosts, also for programs in a
+	// testbed that is up.
 	CongestionControl string `yaml:"congestion_control" jsonschema:"default=cubic,pattern=^[a-z0-9_-]+$,maxLength=15"`
-	// Convergence is the time after which other leaves react to a failed or restored link between a spine and a
-	// leaf, which reacts at once.
+	// Convergence is the time after which other leaves react to a failed or restored link between a leaf, which reacts
+	// at once, and a spine.
 	Convergence time.Duration `yaml:"convergence" jsonschema:"default=50ms" least:"0s" most:"1h"`
 	// ShortFlow is the size of the smallest flow whose completion time links must reproduce within 5 %. On a
 	// calibrated machine, links that cannot are refused. Jumbo frames need a larger value.
@@ -216,9 +212,8 @@ type Disk struct {
 	Read units.Rate `yaml:"read,omitempty" least:"10Kbps" most:"100Gbps"`
 	// Size is the capacity of each disk.
 	Size units.Bytes `yaml:"size" jsonschema:"default=256MB" least:"1KB" most:"100TB"`
-	// Throttle is what holds disks to their rates. bucket is a token bucket of the program over direct writes.
-	// kernel is a file system on a loop device for each disk, limited by a cgroup (io.max, or blkio of version 1);
-	// it needs root.
+	// Throttle is what limits disks. bucket is the program's token bucket over direct writes. kernel is a file system
+	// on a loop device per disk, limited by a cgroup (io.max, or blkio of version 1); it needs root.
 	Throttle string `yaml:"throttle" jsonschema:"default=bucket,enum=bucket,enum=kernel"`
 	// Dir is the directory under which hosts store blocks (default: the run directory).
 	Dir string `yaml:"dir,omitempty" jsonschema:"maxLength=4096"`
@@ -234,33 +229,31 @@ func (d Disk) HostSize() units.Bytes { return d.Size * units.Bytes(d.Count) }
 type Heartbeat struct {
 	// Interval is the time between two reports of a host.
 	Interval time.Duration `yaml:"interval" jsonschema:"default=250ms" least:"1ms" most:"1h"`
-	// Phase is when in the interval each host and leaf reports: at times drawn from the seed of the repeat, the
-	// same in all arms and on both backends, or all at one moment, in order of number.
+	// Phase is when in the interval each host and leaf reports: at random times, the same in all arms and on both
+	// backends, or all at one moment, in order of number.
 	Phase string `yaml:"phase" jsonschema:"default=random,enum=random,enum=together"`
-	// Alpha is the weight of the newest sample in the moving average of a host's traffic, 0.2 as in Sinbad (SIGCOMM
-	// 2013).
+	// Alpha is the newest sample's weight in the moving average of a host's traffic, 0.2 as in Sinbad (SIGCOMM 2013).
 	Alpha float64 `yaml:"alpha" jsonschema:"default=0.2,minimum=0.000001,maximum=1"`
-	// LostAfter is the number of heartbeats that a crashed host misses before the master considers it lost. A block
-	// pipeline continues without a silent host after that number of intervals plus one second.
+	// LostAfter is the number of missed heartbeats after which the master considers a host lost. A block pipeline
+	// continues without a silent host after that number of intervals plus one second.
 	LostAfter int `yaml:"lost_after" jsonschema:"default=4,minimum=1,maximum=1000"`
 }
 
 // Coordinator is the place where coflow policies decide.
 type Coordinator struct {
-	// Latency is the time from a decision to the moment its rate caps take effect, for which the flows of a new
-	// coflow wait too. On packets, the machine adds its own delay.
+	// Latency is the time until a decision's rate caps take effect, for which flows of a new coflow wait too. On
+	// packets, the machine adds its own delay.
 	Latency time.Duration `yaml:"latency" jsonschema:"default=0s" least:"0s" most:"1m"`
 }
 
 // Fluid is the settings of the fluid model, in simulations and predictions.
 type Fluid struct {
-	// Resolution delays the ends of transfers, blocks and computations to a multiple of it, or to the next other
-	// event, so that large shuffles are simulated several times faster. 0s is exact, except for rounding errors,
-	// which chains of transfers of tasks can multiply until they decide the order of events; 1us makes that
-	// unlikely.
+	// Resolution delays the ends of transfers, blocks and computations to its multiples or the next other event, which
+	// simulates large shuffles several times faster. 0s is exact, except for rounding errors, which chains of
+	// transfers of tasks can multiply until they decide the order of events; 1us makes that unlikely.
 	Resolution time.Duration `yaml:"resolution" jsonschema:"default=0s" least:"0s" most:"1m"`
-	// JobsOnly keeps records of jobs and attempts, but of transfers of tasks only sums, and no log of events, so
-	// that such a run cannot be replayed.
+	// JobsOnly keeps records of jobs and attempts, but only sums of transfers of tasks and no event log, so the run
+	// cannot be replayed.
 	JobsOnly bool `yaml:"jobs_only" jsonschema:"default=false"`
 }
 
@@ -275,9 +268,9 @@ type Tasks struct {
 	Cores float64 `yaml:"cores,omitempty" jsonschema:"minimum=0.001,maximum=1000000"`
 	// Memory is the memory that a host has for tasks (default: no limit).
 	Memory units.Bytes `yaml:"memory,omitempty" least:"1B" most:"1000TB"`
-	// OutOfBand makes a host send a heartbeat as soon as a task on it ends, as in Facebook's Hadoop.
+	// OutOfBand sends a heartbeat as soon as a task on the host ends, as in Facebook's Hadoop.
 	OutOfBand bool `yaml:"out_of_band" jsonschema:"default=false"`
-	// Slowstart is the share of the tasks of each earlier stage that must be done before tasks that fetch start.
+	// Slowstart is the share of each earlier stage's tasks that must end before tasks that fetch start.
 	Slowstart float64 `yaml:"slowstart" jsonschema:"default=0.05,minimum=0,maximum=1"`
 	// Shuffle is when fetches start: as earlier tasks end, or, as papers on coflows assume, all when the earlier
 	// stages are done.
@@ -286,8 +279,8 @@ type Tasks struct {
 	Fetches int `yaml:"fetches" jsonschema:"default=5,minimum=1,maximum=1000"`
 	// FetchBatch is the largest number of outputs of one host in a fetch, 0 for no limit.
 	FetchBatch int `yaml:"fetch_batch" jsonschema:"default=10,minimum=0,maximum=1000000"`
-	// Penalty is the time for which a task does not fetch from a host after a failed fetch, multiplied by
-	// penalty_growth at each further failure in a row.
+	// Penalty is the time for which a task avoids a host after a failed fetch, multiplied by penalty_growth at each
+	// further failure in a row.
 	Penalty time.Duration `yaml:"penalty" jsonschema:"default=10s" least:"1ms" most:"24h"`
 	// PenaltyGrowth is the factor between penalties.
 	PenaltyGrowth float64 `yaml:"penalty_growth" jsonschema:"default=1.3,minimum=1,maximum=1000"`
@@ -299,15 +292,15 @@ type Tasks struct {
 	Attempts int `yaml:"attempts" jsonschema:"default=4,minimum=1,maximum=1000"`
 	// OutputSpace is the room on each host for outputs that later stages fetch (default: no limit).
 	OutputSpace units.Bytes `yaml:"output_space,omitempty" least:"1B" most:"1000TB"`
-	// Evict is the rule where outputs exceed output_space. none leaves it to the scheduler. Otherwise no task
-	// starts without room for its output, and if all jobs stop, the one submitted latest, or with the least
-	// progress, loses its outputs and begins again after another has ended (default: none).
+	// Evict is the rule where outputs exceed output_space. none leaves it to the scheduler. Otherwise no task starts
+	// without room for its output; if all jobs stop, the latest, or the one with the least progress, loses its outputs
+	// and begins again after another has ended (default: none).
 	Evict string `yaml:"evict,omitempty" jsonschema:"enum=none,enum=latest,enum=least-progress"`
 	// Input is the blocks that tasks read, which are stored before the run.
 	Input TaskInput `yaml:"input"`
 	// Output is the blocks that tasks write.
 	Output TaskOutput `yaml:"output"`
-	// Stragglers makes some attempts of tasks slower than others (default: all are equally fast).
+	// Stragglers makes some attempts slower (default: all are equally fast).
 	Stragglers *Stragglers `yaml:"stragglers,omitempty"`
 }
 
@@ -318,17 +311,17 @@ type Stragglers struct {
 	Probability float64 `yaml:"probability" jsonschema:"default=0.1,minimum=0,maximum=1"`
 	// Factor is the range of the factor by which a straggler is slower, uniform.
 	Factor Span `yaml:"factor" jsonschema:"default=6-10"`
-	// Spread is the spread of other attempts: factors from 1 - spread to 1 + spread, uniform.
+	// Spread is the spread of other attempts: uniform factors from 1-spread to 1+spread.
 	Spread float64 `yaml:"spread" jsonschema:"default=0.1,minimum=0,maximum=0.9"`
-	// MidTask is the share of stragglers that slow down after a uniform part of their work, not from the start.
+	// MidTask is the share of stragglers that slow down after a uniform part of their work, not at the start.
 	MidTask float64 `yaml:"mid_task" jsonschema:"default=0.5,minimum=0,maximum=1"`
 	// Sticky is the share of probability that comes from hosts: for a sticky_window, all attempts that start on a
 	// host are stragglers, or none because of it.
 	Sticky float64 `yaml:"sticky" jsonschema:"default=0,minimum=0,maximum=1"`
 	// StickyWindow is the time after which slow hosts are drawn again. scale.time multiplies it.
 	StickyWindow time.Duration `yaml:"sticky_window" jsonschema:"default=5m" least:"1ms" most:"168h"`
-	// Tail is the distribution of factors: of stragglers and others as above, or of all attempts by a Pareto
-	// distribution from 1, whose only keys are shape and most.
+	// Tail is the distribution of factors: as above, or of all attempts by a Pareto distribution from 1, whose only
+	// keys are shape and most.
 	Tail string `yaml:"tail" jsonschema:"default=uniform,enum=uniform,enum=pareto"`
 	// Shape is the shape of the Pareto distribution; a smaller one has a heavier tail.
 	Shape float64 `yaml:"shape" jsonschema:"default=1.26,minimum=0.1,maximum=1000"`
@@ -341,25 +334,24 @@ const ParetoTail = "pareto"
 
 // TaskInput is the storage of the blocks that tasks read.
 type TaskInput struct {
-	// Placement is the placement policy, with default parameters, that chooses the hosts of input blocks on an idle
-	// cluster, with clients drawn from the seed; the same in all arms.
+	// Placement is the placement policy, with default parameters, of input blocks on an idle cluster, with clients
+	// drawn from the seed; the same in all arms.
 	Placement string `yaml:"placement" jsonschema:"default=hdfs,minLength=1,maxLength=31"`
 	// Replicas is the number of replicas of each input block, on different hosts.
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
-	// Cached keeps the input blocks in memory, as in the page cache, so that disks do not limit reads of them.
+	// Cached keeps input blocks in memory, so that disks do not limit their reads.
 	Cached bool `yaml:"cached" jsonschema:"default=false"`
 }
 
 // TaskOutput is the blocks that tasks write.
 type TaskOutput struct {
-	// Block is the size of a block, of which the last of a task may be smaller (default: the largest input block).
+	// Block is the size of a block; a task's last may be smaller (default: the largest input block).
 	Block units.Bytes `yaml:"block,omitempty" least:"1B" most:"1TB"`
 	// Replicas is the number of replicas of each block, on different hosts.
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
 	// Packet is the unit that the write pipeline forwards and acknowledges.
 	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
-	// Window is the largest number of unacknowledged packets of a client, together at most a tenth of the block, by
-	// which it runs ahead of the pipeline.
+	// Window is the largest number of unacknowledged packets of a client, together at most a tenth of the block.
 	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
 }
 
@@ -419,13 +411,12 @@ type Sweep map[string][]string
 // Capture is the configuration of packet captures.
 type Capture struct {
 	// Snaplen is the number of bytes of each packet to keep, at least the headers of Ethernet (14), IPv4 (20), TCP
-	// with time stamps (32) and of a transfer (92). Above 160, data of segments are kept too.
+	// with time stamps (32) and of a transfer (92). Above 160, data are kept too.
 	Snaplen int `yaml:"snaplen" jsonschema:"default=160,minimum=158,maximum=65535" of:"bytes"`
 	// Ring is the size of the buffer between kernel and recorder of each host and switch.
 	Ring units.Bytes `yaml:"ring" jsonschema:"default=2MB" least:"64KB" most:"1GB" scale:"keep"`
-	// Links are links to capture at their switches, in addition to all hosts: names such as
-	// "leaf0>spine1", and patterns such as "leaf*>spine*". They are for inspection; all results
-	// come from the captures of hosts.
+	// Links are links to capture at switches, in addition to all hosts: names such as "leaf0>spine1", and patterns
+	// such as "leaf*>spine*". All results come from the captures of hosts.
 	Links []string `yaml:"links,omitempty"`
 }
 
@@ -433,7 +424,7 @@ type Capture struct {
 type Limits struct {
 	// Duration is the longest time of a repeat of an arm, which is then aborted.
 	Duration time.Duration `yaml:"duration" jsonschema:"default=10m" least:"1s" most:"168h"`
-	// Stuck is the time after which a flow fails that stalls while a link of its path is down.
+	// Stuck is the time after which a flow stalled by a down link of its path fails.
 	Stuck time.Duration `yaml:"stuck" jsonschema:"default=10s" least:"1ms" most:"24h"`
 	// Flows is the largest number of flows of the workload.
 	Flows int `yaml:"flows" jsonschema:"default=200000,minimum=1,maximum=100000000"`
@@ -441,8 +432,8 @@ type Limits struct {
 	Blocks int `yaml:"blocks" jsonschema:"default=100000,minimum=1,maximum=100000000"`
 	// Tasks is the largest number of tasks of the workload (default: 2000000).
 	Tasks int `yaml:"tasks,omitempty" jsonschema:"minimum=1,maximum=100000000"`
-	// Alone is the largest number of tasks of the different jobs of a repeat that are simulated alone for their
-	// slowdown (default: 20000); with more, none is known.
+	// Alone is the largest number of tasks of a repeat's different jobs that are simulated alone for their slowdown
+	// (default: 20000); with more, none is known.
 	Alone int `yaml:"alone,omitempty" jsonschema:"minimum=1,maximum=100000000"`
 	// Trace is the size of the largest trace, workload or job file that is read.
 	Trace units.Bytes `yaml:"trace" jsonschema:"default=64MB" least:"1KB" most:"4GB" scale:"keep"`

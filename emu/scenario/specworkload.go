@@ -51,8 +51,7 @@ type WritersItem struct {
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
 	// Packet is the unit that the write pipeline forwards and acknowledges.
 	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
-	// Window is the largest number of unacknowledged packets of a client, together at most a tenth of the block, by
-	// which it runs ahead of the pipeline.
+	// Window is the largest number of unacknowledged packets of a client, together at most a tenth of the block.
 	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
 	// Start is the start time.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
@@ -85,8 +84,8 @@ type JobsItem struct {
 	Count int `yaml:"count" jsonschema:"required,minimum=1,maximum=1000000"`
 	// Interval is the average time between two arrivals. Excludes load.
 	Interval time.Duration `yaml:"interval,omitempty" least:"1us" most:"24h"`
-	// Load is the load of the jobs on the links toward racks while jobs arrive, as a share of their capacity:
-	// shuffles, and one copy of each block; on one rack, on the links of hosts, with all copies. Excludes interval.
+	// Load is the jobs' load on the links toward racks while jobs arrive, as a share of their capacity: shuffles, and
+	// one copy of each block; on one rack, on the links of hosts, with all copies. Excludes interval.
 	Load float64 `yaml:"load,omitempty" jsonschema:"minimum=0.000001,maximum=100"`
 	// Start is the time of the first possible arrival.
 	Start time.Duration `yaml:"start" jsonschema:"default=0s" least:"0s" most:"24h"`
@@ -96,8 +95,7 @@ type JobsItem struct {
 	Replicas int `yaml:"replicas" jsonschema:"default=3,minimum=1,maximum=64"`
 	// Packet is the unit that the write pipeline forwards and acknowledges.
 	Packet units.Bytes `yaml:"packet" jsonschema:"default=64KB" least:"1B" most:"64MB"`
-	// Window is the largest number of unacknowledged packets of a client, together at most a tenth of the block, by
-	// which it runs ahead of the pipeline.
+	// Window is the largest number of unacknowledged packets of a client, together at most a tenth of the block.
 	Window int `yaml:"window" jsonschema:"default=6,minimum=1,maximum=100000"`
 	// WholeBlocks rounds the output of a writer up to whole blocks.
 	WholeBlocks bool `yaml:"whole_blocks" jsonschema:"default=false"`
@@ -113,17 +111,15 @@ type JobsItem struct {
 	Writers Span `yaml:"writers" jsonschema:"default=1-4"`
 	// Blocks is the range of blocks of each of its writers.
 	Blocks Span `yaml:"blocks" jsonschema:"default=1-3"`
-	// Output is the average output of a job over all bins, without replicas (default: that with which jobs that
-	// only write have their share of the bytes).
+	// Output is the average output of a job over all bins, without replicas (default: that which gives jobs that only
+	// write their share of the bytes).
 	Output units.Bytes `yaml:"output,omitempty" least:"1B" most:"1TB"`
-	// ShuffleRate is the rate at which a reducer is assumed to fetch, from which sizes of shuffles follow. Default:
-	// a host's share of its rack's links to the spines, or of its own link if less.
+	// ShuffleRate is the assumed fetch rate of a reducer, which determines sizes of shuffles. Default: a host's share
+	// of its rack's links to the spines, or of its own link if less.
 	ShuffleRate units.Rate `yaml:"shuffle_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// WriteRate is the rate at which a reducer is assumed to write. Default: that of a disk, or of a host's link if
-	// less.
+	// WriteRate is the assumed write rate of a reducer. Default: that of a disk, or of a host's link if less.
 	WriteRate units.Rate `yaml:"write_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// OffHot keeps reducers and writers off the leaves that the background of this workload makes
-	// hot when the job arrives.
+	// OffHot keeps reducers and writers off leaves that the background makes hot when the job arrives.
 	OffHot bool `yaml:"off_hot" jsonschema:"default=false"`
 	// Bins are classes of jobs by the share of their time in which they write (default: the five
 	// classes with which Sinbad, SIGCOMM 2013, is evaluated).
@@ -148,9 +144,9 @@ type TasksItem struct {
 	Kind string `yaml:"kind" jsonschema:"required,enum=tasks"`
 	// Path is the path of a job file, as for other kinds. Excludes generator.
 	Path string `yaml:"path,omitempty" jsonschema:"minLength=1,maxLength=4096"`
-	// Generator is the generator of the jobs: the macro benchmark of the FAIR report, jobs of weighted profiles,
-	// the simulation of the FAIR report, the twelve benchmarks of the ShuffleWatcher report, or the workloads of
-	// the Dolly report. Excludes path.
+	// Generator is the generator: macro benchmark of the FAIR report, jobs of weighted profiles, simulation of the
+	// FAIR report, the twelve benchmarks of the ShuffleWatcher report, or workloads of the Dolly report. Excludes
+	// path.
 	Generator string `yaml:"generator,omitempty" jsonschema:"enum=bm,enum=mix,enum=simulation,enum=benchmarks,enum=bins"`
 	// First is the number of jobs to submit, in order of submission (default: all).
 	First int `yaml:"first,omitempty" jsonschema:"minimum=1,maximum=1000000"`
@@ -165,33 +161,31 @@ type TasksItem struct {
 	TimeFactor workloads.Factor `yaml:"time_factor,omitempty"`
 	// GapFactor multiplies submissions in addition, which changes the load.
 	GapFactor workloads.Factor `yaml:"gap_factor,omitempty"`
-	// Jobs is the number of jobs of the generators mix (default: 100), simulation (default: 30),
-	// benchmarks (default: 360) and bins (default: 1000).
+	// Jobs is the number of jobs of a generator (default: mix 100, simulation 30, benchmarks 360, bins 1000).
 	Jobs int `yaml:"jobs,omitempty" jsonschema:"minimum=1,maximum=1000000"`
-	// Workers is the number of users in a closed loop of the generators mix and benchmarks: each submits its next
-	// job when its job has ended. Jobs are dealt to them in turn (default: none). Excludes users.
+	// Workers is the number of users in a closed loop of mix and benchmarks: each submits its next job when its job
+	// has ended. They take jobs in turn (default: none). Excludes users.
 	Workers int `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=100000"`
-	// Gap is the mean time between submissions of a generator (default: 30s; benchmarks 40s, simulation 0s), with
-	// workers from the end of a job to its worker's next (default: 0s). Excludes utilization.
+	// Gap is the mean time between submissions (default: 30s; benchmarks 40s, simulation 0s), with workers from a
+	// job's end to its worker's next (default: 0s). Excludes utilization.
 	Gap *time.Duration `yaml:"gap,omitempty" least:"0s" most:"24h"`
 	// Tasks multiplies the numbers of maps of the generator bm (default: 1).
 	Tasks workloads.Factor `yaml:"tasks,omitempty"`
 	// Block is the input of a map of a generator (default: 128MB).
 	Block units.Bytes `yaml:"block,omitempty" least:"1B" most:"1TB"`
-	// File is the name of a file whose block i map i of each job of a generator reads, also in other items
-	// (default: each job reads blocks of its own).
+	// File is the name of a file whose block i map i of each generated job reads, also in other items (default: each
+	// job reads its own blocks).
 	File string `yaml:"file,omitempty" jsonschema:"pattern=^[A-Za-z0-9][A-Za-z0-9._-]*$,maxLength=64"`
-	// Maps is the range of maps of a job of the generator mix (default: 1-20).
+	// Maps is the range of maps of a job of mix (default: 1-20).
 	Maps Span `yaml:"maps,omitempty"`
-	// MapRate is the rate at which maps of the generators mix, benchmarks and bins consume input (default: 8MB/s;
-	// bins 20MB/s).
+	// MapRate is the rate at which maps of mix, benchmarks and bins consume input (default: 8MB/s; bins 20MB/s).
 	MapRate units.Rate `yaml:"map_rate,omitempty" least:"1Kbps" most:"100Gbps"`
 	// SortRate is the rate at which reduces of bm, mix and benchmarks sort what they fetched (default: 50MB/s).
 	SortRate units.Rate `yaml:"sort_rate,omitempty" least:"1Kbps" most:"100Gbps"`
 	// ReduceRate is the rate at which reduces of mix and benchmarks consume what they sorted (default: 8MB/s).
 	ReduceRate units.Rate `yaml:"reduce_rate,omitempty" least:"1Kbps" most:"100Gbps"`
-	// Spread is the spread of the times of tasks of mix, benchmarks and bins: a factor from 1 - spread to 1 +
-	// spread, uniform by task.
+	// Spread is the spread of task times of mix, benchmarks and bins: a uniform factor from 1-spread to 1+spread by
+	// task.
 	Spread float64 `yaml:"spread,omitempty" jsonschema:"minimum=0,maximum=0.9"`
 	// Skew is the Zipf exponent of the shares of a job's reduces, 0 for equal shares.
 	Skew float64 `yaml:"skew,omitempty" jsonschema:"minimum=0,maximum=10"`
@@ -199,38 +193,36 @@ type TasksItem struct {
 	Users int `yaml:"users,omitempty" jsonschema:"minimum=1,maximum=100000"`
 	// UserSkew is the Zipf exponent of the users' shares of jobs, 0 for equal shares.
 	UserSkew float64 `yaml:"user_skew,omitempty" jsonschema:"minimum=0,maximum=10"`
-	// Profiles are the programs of the generator mix (default: scan, sort and aggregate, with equal
-	// weights).
+	// Profiles are the programs of mix (default: scan, sort and aggregate, with equal weights).
 	Profiles []TaskProfile `yaml:"profiles,omitempty" jsonschema:"minItems=1,maxItems=1000"`
-	// Sizes are classes of the numbers of maps of the generators mix and benchmarks, drawn without regard
-	// to the profile (default: for benchmarks 20 % of the jobs with 1 map, 19 % with 2 to 8, 21 % with 9
-	// to 60, 10 % with 61 to 150 and 30 % with 151 to 400; for mix none). Excludes maps.
+	// Sizes are classes of the numbers of maps of mix and benchmarks, drawn independently of the profile (default: for
+	// benchmarks 20 % of the jobs with 1 map, 19 % with 2–8, 21 % with 9–60, 10 % with 61–150 and 30 % with 151–400;
+	// for mix none). Excludes maps.
 	Sizes []TaskSize `yaml:"sizes,omitempty" jsonschema:"minItems=1,maxItems=1000"`
-	// Mix is the relative shares of jobs with heavy, medium and light shuffle of benchmarks (default: 40, 20 and
-	// 40).
+	// Mix is the relative shares of benchmarks' jobs with heavy, medium and light shuffle (default: 40, 20 and 40).
 	Mix *ClassMix `yaml:"mix,omitempty"`
-	// Workload is the cluster whose shares of jobs by bin of the numbers of tasks the generator bins has (default:
-	// facebook; docs/job-workloads.md).
+	// Workload is the cluster whose shares of jobs by number of tasks bins has (default: facebook;
+	// docs/job-workloads.md).
 	Workload string `yaml:"workload,omitempty" jsonschema:"enum=facebook,enum=bing"`
 	// Smallest is the number of tasks of the smallest job of bins (default: 1). Bins keep their shares.
 	Smallest int `yaml:"smallest,omitempty" jsonschema:"minimum=1,maximum=10000"`
 	// Largest is the number of tasks of the largest job of bins (default: 10000).
 	Largest int `yaml:"largest,omitempty" jsonschema:"minimum=1,maximum=10000"`
-	// Phases is the number of stages of a job of bins, each of which fetches the output of the one before; jobs
-	// with fewer tasks have a stage for each (default: 2).
+	// Phases is the number of stages of a job of bins, each fetching the one before's output; jobs with fewer tasks
+	// have a stage for each (default: 2).
 	Phases int `yaml:"phases,omitempty" jsonschema:"minimum=1,maximum=100"`
-	// Pattern is which tasks of the stage before a task of bins fetches from: all; tasks of its own, next to each
-	// other, so that each output is fetched once; or the one with its index, of equally many (default: all-to-all).
+	// Pattern is which tasks of the stage before a task of bins fetches from: all; its own adjacent ones, so that each
+	// output is fetched once; or the one with its index, of equally many (default: all-to-all).
 	Pattern string `yaml:"pattern,omitempty" jsonschema:"enum=all-to-all,enum=many-to-one,enum=one-to-one"`
 	// Reduces is the number of tasks of each later stage of a job of bins, relative to its maps (default: 0.5).
 	Reduces float64 `yaml:"reduces,omitempty" jsonschema:"minimum=0,maximum=1"`
-	// Utilization is the mean share of all slots that tasks of bins use from the first submission to the last, on
-	// idle links, without stragglers and further attempts, from which gap follows. Excludes gap.
+	// Utilization is the mean share of slots that tasks of bins use from the first submission to the last, on idle
+	// links, without stragglers and further attempts, which determines gap. Excludes gap.
 	Utilization float64 `yaml:"utilization,omitempty" jsonschema:"minimum=0.000001,maximum=100"`
-	// ShuffleShare is the share of its time in which a job of bins fetches at the rate nic, if all its tasks run at
-	// once, from which sizes of fetches follow (default: 0.25).
+	// ShuffleShare is the share of its time that a job of bins fetches at the rate nic if all its tasks run at once,
+	// which determines sizes of fetches (default: 0.25).
 	ShuffleShare *float64 `yaml:"shuffle_share,omitempty" jsonschema:"minimum=0,maximum=0.9"`
-	// NIC is the rate at which a task of bins is assumed to fetch (default: that of a host's link).
+	// NIC is the assumed fetch rate of a task of bins (default: that of a host's link).
 	NIC units.Rate `yaml:"nic,omitempty" least:"1Kbps" most:"100Gbps"`
 }
 
@@ -244,7 +236,7 @@ type TaskSize struct {
 
 // ClassMix is the mix of the generator benchmarks.
 type ClassMix struct {
-	// Heavy is the share of jobs whose maps put out as much as they read (default: 0).
+	// Heavy is the share of jobs whose maps put out what they read (default: 0).
 	Heavy int `yaml:"heavy,omitempty" jsonschema:"minimum=0,maximum=1000"`
 	// Medium is the same for 0.55 of what they read.
 	Medium int `yaml:"medium,omitempty" jsonschema:"minimum=0,maximum=1000"`
@@ -262,7 +254,7 @@ type TaskProfile struct {
 	Maps Span `yaml:"maps,omitempty"`
 	// Reduces is the number of reduces relative to maps, rounded, at least one; 0 for none.
 	Reduces float64 `yaml:"reduces" jsonschema:"default=0,minimum=0,maximum=1"`
-	// KeepMap is the ratio of the output of maps to their input, which maps without reduces write as blocks.
+	// KeepMap is the ratio of maps' output to their input, which maps without reduces write as blocks.
 	KeepMap float64 `yaml:"keep_map" jsonschema:"required,minimum=0,maximum=1000"`
 	// KeepReduce is the ratio of the blocks that reduces write to what they fetch.
 	KeepReduce float64 `yaml:"keep_reduce" jsonschema:"default=0,minimum=0,maximum=1000"`

@@ -48,7 +48,7 @@ func placements() []Entry {
 				{Name: "threshold_fraction", Type: Float, Default: sinbad.Fraction, Unit: "× the largest block", High: 1, Doc: "blocks below this fraction of the largest so far are placed by the fallback"},
 				{Name: "min_delta", Type: Duration, Default: sinbad.MinDelta, Max: int64(maxMinDelta), Doc: "least time to the next report over which the traffic of a placed block is spread"},
 				{Name: "disk_cap", Type: Bool, Default: !sinbad.NoDiskCap, Doc: "limit expected capacity to the write rate of a disk"},
-				twoWay("path", "whole", "bottleneck", sinbad.WholePath, "links that are compared: all receiving links on the path to a replica, of rack and host, of which the least expected capacity counts; or those of the form"),
+				twoWay("path", "whole", "bottleneck", sinbad.WholePath, "links that are compared: the receiving link of rack or host on the path to a replica with the least expected capacity; or those of the form"),
 				{Name: "interval", Type: Duration, Default: sinbad.Interval, Max: int64(maxInterval), Doc: "q: waiting requests are placed at its multiples; 0 places each at once"},
 				{Name: "order", Type: Choice, Default: "fewest-left", Choices: []string{"arrival", "fewest-left"}, Doc: "order of waiting requests: by arrival, or writers with the fewest unplaced blocks first (the paper's OPT′)"},
 			}, steering(hosts), estimate()),
@@ -85,7 +85,7 @@ func hdfsOf(v Values) placement.HDFS {
 
 func constraints(c placement.Constraints, hosts Param) []Param {
 	return []Param{
-		{Name: "tolerance", Type: Whole, Default: int64(c.Tolerance), Unit: "percentage points of disk use", Max: placement.NoTolerance, Doc: "a disk gets replicas up to this margin above the average disk use; 100 for no limit"},
+		{Name: "tolerance", Type: Whole, Default: int64(c.Tolerance), Unit: "percentage points of disk use", Max: placement.NoTolerance, Doc: "a disk gets replicas up to this margin above the average; 100 for no limit"},
 		{Name: "faults", Type: Whole, Default: int64(c.Faults), Unit: "racks", Max: maxDomains, Doc: "f: replicas span f+1 racks (or as many as there are racks or replicas)"},
 		{Name: "partitions", Type: Whole, Default: int64(c.Partitions), Unit: "zones", Max: maxDomains, Doc: "p: replicas span p zones (or as many as there are)"},
 		hosts,
@@ -101,7 +101,7 @@ func steering(hosts Param) []Param {
 	return slices.Concat([]Param{
 		{Name: "form", Type: Choice, Default: forms()[s.Form], Choices: forms(), Doc: "v1: by rack links, each remote replica in a different rack; v2: by rack links, remote replicas in pairs; ve: by host links, in any rack; auto: v2 if racks are oversubscribed, else ve"},
 	}, constraints(s.Constraints, hosts), []Param{
-		{Name: "fallback", Type: Choice, Default: fallbacks()[s.Fallback], Choices: fallbacks(), Doc: "placement of blocks that are not steered: hdfs, uniform of form two-racks or edge, or the baseline of the form: two-racks for v1, hdfs for v2, edge for ve"},
+		{Name: "fallback", Type: Choice, Default: fallbacks()[s.Fallback], Choices: fallbacks(), Doc: "placement of other blocks: hdfs, uniform of form two-racks or edge, or the form's baseline: two-racks for v1, hdfs for v2, edge for ve"},
 	}, defaultPlacement(s.HDFS))
 }
 

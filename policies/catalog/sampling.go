@@ -125,7 +125,7 @@ func samplings() []Entry {
 		{Name: "philae", Doc: "Philae (ATC 2019): estimates the size of a coflow from a few pilot flows; knows no sizes", Holds: true,
 			Params: slices.Concat([]Param{
 				choice("policy", metrics, philae.Metric, "the paper's policies: A, smallest coflow first; B, shortest remaining first; C, least contention first (no pilot flows); D, least length-weighted contention first, over ports"),
-				{Name: "dynamics", Type: Bool, Default: philae.Dynamics, Doc: "weight contention by the estimated bytes that a flow has left, (l·n-d)/n, in place of l; only under policy D"},
+				{Name: "dynamics", Type: Bool, Default: philae.Dynamics, Doc: "weight contention by a flow's estimated remaining bytes, (l·n-d)/n, in place of l; policy D only"},
 			}, queues(philae.Queues), []Param{
 				{Name: "first_contention", Type: Float, Default: philae.FirstContention, Unit: "coflows", Low: 0.001, High: 1e18, Doc: "threshold of the first queue under policy C; 10485760 as the paper's 10 MB"},
 			}, sampling(philae.Sampling, "sender first, then receiver"), []Param{
@@ -149,10 +149,10 @@ func samplings() []Entry {
 			}},
 		{Name: "philae-sim", Doc: "Philae as implemented in its public simulator, with cycles and without work conservation; knows no sizes", Holds: true,
 			Params: slices.Concat([]Param{
-				{Name: "impact", Type: Whole, Default: int64(sim.Impact), Max: 6, Doc: "metric of the queues by its number in the simulator: 1, 2, 3 and 6 are policies A, B, C and D, the others mixtures; 3 needs a first_queue of a few bytes"},
+				{Name: "impact", Type: Whole, Default: int64(sim.Impact), Max: 6, Doc: "metric of the queues by its number in the simulator: 1, 2, 3 and 6 are policies A to D, the others mixtures; 3 needs a first_queue of a few bytes"},
 			}, queues(sim.Queues), sampling(sim.Sampling, "the least sum of ranks"), []Param{
 				{Name: "cycle", Type: Duration, Default: sim.Cycle, Min: int64(shortestInterval), Max: int64(longestInterval), Doc: "time between decisions"},
-				{Name: "slots", Type: Whole, Default: int64(sim.Slots), Unit: "cycles", Max: 1 << 20, Doc: "consecutive cycles of the highest queue with coflows before lower ones get theirs; 0 is strict priority"},
+				{Name: "slots", Type: Whole, Default: int64(sim.Slots), Unit: "cycles", Max: 1 << 20, Doc: "consecutive cycles of the highest busy queue before lower ones; 0 is strict priority"},
 				{Name: "split", Type: Whole, Default: int64(sim.Split), Min: 1, Max: 1 << 20, Doc: "cycles of a queue relative to the next one"},
 			}),
 			New: func(v Values) any {

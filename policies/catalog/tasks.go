@@ -97,7 +97,7 @@ func perHeartbeat(s tasks.Scheduler) []Param {
 		limit("heartbeat_maps", s.Maps, "maximum number of maps per heartbeat"),
 		limit("heartbeat_reduces", s.Reduces, "maximum number of reduces per heartbeat"),
 		limit("heartbeat_off_rack", s.OffRack, "number of maps with off-rack input after which a heartbeat launches no more maps"),
-		{Name: "load_factor", Type: Bool, Default: s.LoadFactor, Doc: "limit slots in use on a host to its part of the unfinished tasks, which spreads small jobs"},
+		{Name: "load_factor", Type: Bool, Default: s.LoadFactor, Doc: "limit slots in use on a host to its part of the unfinished tasks, to spread small jobs"},
 	}
 }
 
@@ -113,7 +113,7 @@ func delays(s tasks.Scheduler) []Param {
 		{Name: "skips", Type: Whole, Default: int64(s.Skips), Unit: "heartbeats", Max: maxTasks, Doc: "D of delay skips; 0 computes it from delay_locality, delay_replicas, hosts and maps"},
 		{Name: "delay_locality", Type: Float, Default: s.Locality, Unit: "× the maps", High: 0.9999, Doc: "node-local part that skips 0 aims at"},
 		{Name: "delay_replicas", Type: Whole, Default: int64(s.Replicas), Unit: "replicas", Min: 1, Max: maxDomains, Doc: "replicas that skips 0 assumes"},
-		{Name: "io_biasing", Type: Bool, Default: s.ByRate, Doc: "jobs whose maps, or those of earlier jobs of their profile, consume input at less than io_rate do not wait"},
+		{Name: "io_biasing", Type: Bool, Default: s.ByRate, Doc: "jobs whose maps, or those of their profile's earlier jobs, consume input at less than io_rate do not wait"},
 		{Name: "io_rate", Type: Float, Default: float64(s.Rate.BytesPerSecond()) / 1e6, Unit: "MB/s per map", High: maxIORate, Doc: "threshold of io_biasing; 0 for half the share of the disk or the link of a map slot"},
 	}
 }
