@@ -173,7 +173,7 @@ func (a *app) schemaCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "schema", Short: "Print the JSON schema of scenario files",
 		Long: `Schema prints the JSON schema of scenario files. Editors use it for completion and checks.
-With --policy it prints that of the messages between the program and a coflow policy that is a
+With --messages it prints that of the messages between the program and a coflow policy that is a
 process (docs/writing-a-policy.md).`,
 		Example: `  testbed schema > scenario.schema.json
   # then, as the first line of a scenario:
@@ -191,7 +191,7 @@ process (docs/writing-a-policy.md).`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&messages, "policy", false, "print the schema of the messages of policies outside of the program")
+	cmd.Flags().BoolVar(&messages, "messages", false, "print the schema of the messages of policies outside of the program")
 	return cmd
 }
 
