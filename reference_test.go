@@ -75,18 +75,26 @@ func TestCommandReference(t *testing.T) {
 	}
 }
 
-// Parameters that several policies of a role have, with the same values and meaning, stand in one table.
+// Parameters that several policies of a role have, with the same values and meaning, stand in one list.
 func TestPolicyReference(t *testing.T) {
 	var b strings.Builder
-	table := func(params []catalog.Param, value func(catalog.Param) string) {
-		b.WriteString("\n| parameter | values | description |\n| --- | --- | --- |\n")
+	list := func(params []catalog.Param, value func(catalog.Param) string) {
+		var all []entry
 		for _, p := range params {
 			values := strings.TrimSpace(value(p) + " " + p.Unit)
-			if p.Type == catalog.Choice || p.Type == catalog.Float { // others are evident from the default
+			if p.Type == catalog.Choice { // others are evident from the default
 				values = fmt.Sprintf("%s (%s)", p.Values(), values)
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", p.Name, values, p.Doc)
+			all = append(all, entry{p.Name, values, p.Doc})
 		}
+		b.WriteString("\n" + entries(all))
+	}
+	initial := func(p catalog.Param) string {
+		text := fmt.Sprint(p.Default)
+		if p.Type == catalog.Float && !strings.Contains(text, ".") {
+			text += ".0"
+		}
+		return text
 	}
 	for _, role := range catalog.All().Roles() {
 		fmt.Fprintf(&b, "\n## %s policies\n", role)
@@ -96,7 +104,7 @@ func TestPolicyReference(t *testing.T) {
 		values := map[string][]string{} // of them, by policy
 		for _, e := range entries {
 			for _, p := range e.Params {
-				values[key(p)] = append(values[key(p)], fmt.Sprintf("`%v`", p.Default))
+				values[key(p)] = append(values[key(p)], "`"+initial(p)+"`")
 				if len(values[key(p)]) == 2 {
 					several = append(several, p)
 				}
@@ -111,7 +119,7 @@ func TestPolicyReference(t *testing.T) {
 				case len(all) == 1:
 					own = append(own, p)
 				case len(slices.Compact(slices.Clone(all))) > 1:
-					names = append(names, fmt.Sprintf("`%s` (`%v`)", p.Name, p.Default))
+					names = append(names, fmt.Sprintf("`%s` (`%s`)", p.Name, initial(p)))
 				default:
 					names = append(names, fmt.Sprintf("`%s`", p.Name))
 				}
@@ -121,7 +129,7 @@ func TestPolicyReference(t *testing.T) {
 				names = append([]string{"all"}, names...)
 			}
 			if len(own) > 0 {
-				table(own, func(p catalog.Param) string { return fmt.Sprintf("`%v`", p.Default) })
+				list(own, func(p catalog.Param) string { return "`" + initial(p) + "`" })
 			}
 			if len(names) > 0 {
 				fmt.Fprintf(&b, "\nShared: %s.\n", strings.Join(names, ", "))
@@ -129,7 +137,7 @@ func TestPolicyReference(t *testing.T) {
 		}
 		if len(several) > 0 {
 			fmt.Fprintf(&b, "\n### Shared parameters of %s policies\n", role)
-			table(several, func(p catalog.Param) string {
+			list(several, func(p catalog.Param) string {
 				return strings.Join(slices.Compact(slices.Sorted(slices.Values(values[key(p)]))), ", ")
 			})
 		}
@@ -208,24 +216,28 @@ func TestSuiteReference(t *testing.T) {
 	}
 }
 
-// Columns that several tables have, those that are figures of summary.json, and the columns of each completion time,
-// stand in one table.
+// Columns that several tables have, and those of each completion time, stand in one list. Those that are figures of
+// summary.json refer to its key, unless they are the key with _ for each dot.
 func TestExportReference(t *testing.T) {
 	var b strings.Builder
-	const head = "\n| column | description |\n| --- | --- |\n"
-	row := func(name string, c schema.Column) string {
-		kind := string(c.Type)
+	row := func(name string, c schema.Column) entry {
+		kind := ""
 		if c.Optional {
-			kind += "?"
+			kind = "?"
 		}
-		if c.Unit != "" && !strings.HasSuffix(name, "_us") && !strings.HasSuffix(name, "_bytes") && name != "timestamp" {
+		if micros := strings.HasSuffix(name, "_us"); micros != (c.Type == schema.Micros) || !micros && c.Type != schema.Int {
+			kind += " " + string(c.Type)
+		}
+		inName := strings.HasSuffix(name, "_us") || strings.HasSuffix(name, "_bytes") || strings.HasSuffix(name, "_bps")
+		if c.Unit != "" && c.Unit != "ratio" && !inName && !strings.Contains(name+c.Doc, c.Unit) { // else the text states it
 			kind += ", " + c.Unit
 		}
-		return fmt.Sprintf("| `%s` %s | %s |\n", name, kind, c.Doc)
+		doc := strings.NewReplacer(", since the start of the repeat", "", ", the same in each arm", "").Replace(c.Doc) // as the head of the page states
+		return entry{name, strings.TrimPrefix(kind, " "), strings.TrimPrefix(doc, "of ")}
 	}
 	common := export.Tables()[3].Columns[:4] // of flows and of the tables after it
-	count := map[string]int{}
-	var several string
+	count := map[entry]int{}
+	var several []entry
 	for i, table := range export.Tables() {
 		for j, c := range table.Columns {
 			if i >= 3 && j < 4 && row(c.Name, c) != row(common[j].Name, common[j]) {
@@ -234,20 +246,20 @@ func TestExportReference(t *testing.T) {
 			if count[row(c.Name, c)]++; count[row(c.Name, c)] != 2 {
 				continue
 			}
-			if strings.Contains(several, "| `"+c.Name+"` ") {
+			if slices.ContainsFunc(several, func(e entry) bool { return e.key == c.Name }) {
 				t.Errorf("two columns %s of several tables differ", c.Name)
 			}
-			several += row(c.Name, c)
+			several = append(several, row(c.Name, c))
 		}
 	}
 	figures := map[string]string{} // keys of summary.json by column
 	for _, f := range summary.Figures() {
 		figures[f.Section+"_"+f.Column] = f.Key
 	}
-	b.WriteString("\n### Columns of several tables\n" + head + several)
+	b.WriteString("\n### Columns of several tables\n\n" + entries(several))
 	for i, table := range export.Tables() {
 		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n", table.Name, table.Doc)
-		var own string
+		var own []entry
 		var shared []string
 		var metric string // the first completion time, whose columns all have
 		for j, c := range table.Columns {
@@ -264,16 +276,19 @@ func TestExportReference(t *testing.T) {
 					_, key, _ = strings.Cut(key, ".")
 					key = "<time>." + key
 				}
-				c.Doc = "`" + key + "`"
+				c.Doc = ""
+				if strings.ReplaceAll(key, ".", "_") != name {
+					c.Doc = "`" + key + "`"
+				}
 			}
 			switch {
 			case count[row(c.Name, c)] < 2:
-				own += row(name, c)
+				own = append(own, row(name, c))
 			case i < 3 || j >= 4:
 				shared = append(shared, "`"+name+"`")
 			}
 		}
-		b.WriteString(head + own)
+		b.WriteString("\n" + entries(own))
 		if shared != nil {
 			fmt.Fprintf(&b, "\nAnd %s.\n", strings.Join(shared, ", "))
 		}
@@ -288,13 +303,18 @@ var completionTime = regexp.MustCompile(`^(cct|fct|write_time|request_time|job_t
 func TestSummaryReference(t *testing.T) {
 	var b strings.Builder
 	last := ""
+	var all []entry
 	for _, f := range summary.Figures() {
 		section := f.Section
 		if f.Time {
 			section = "completion times"
 		}
 		if section != last {
-			fmt.Fprintf(&b, "\n### %s in summary.json\n\n| key | meaning |\n| --- | --- |\n", section)
+			if all != nil {
+				b.WriteString(grouped(all))
+			}
+			all = nil
+			fmt.Fprintf(&b, "\n### %s in summary.json\n\n", section)
 		}
 		last = section
 		key, _ := strings.CutPrefix(f.Key, last+".")
@@ -306,15 +326,15 @@ func TestSummaryReference(t *testing.T) {
 			_, f.Doc, _ = strings.Cut(f.Doc, ": ")
 		}
 		unit := f.Unit.Name()
-		if strings.HasSuffix(key, "_us") || strings.HasSuffix(key, "_bytes") || strings.HasSuffix(key, "_bps") {
-			unit = "" // the key states it
+		if strings.HasSuffix(key, "_us") || strings.HasSuffix(key, "_bytes") || strings.HasSuffix(key, "_bps") || unit == "ratio" {
+			unit = "" // the key or the text states it
 		}
 		if of, ok := strings.CutSuffix(key, "[0]"); ok {
 			key, f.Doc = of, strings.ReplaceAll(f.Doc, "lower end of its", "both ends of its")
 		}
-		fmt.Fprintf(&b, "| %s | %s |\n", strings.TrimSpace("`"+key+"` "+unit), f.Doc)
+		all = append(all, entry{key, unit, f.Doc})
 	}
-	b.WriteString("\n")
+	b.WriteString(grouped(all) + "\n")
 	generated(t, "docs/reference/results.md", b.String())
 }
 
@@ -323,15 +343,20 @@ func TestSummaryReference(t *testing.T) {
 func TestJobFileReference(t *testing.T) {
 	var b strings.Builder
 	for _, table := range jobs.Keys() {
-		fmt.Fprintf(&b, "\nKeys of %s:\n\n| key | values | default | what it is |\n| --- | --- | --- | --- |\n", table.In)
+		var all []entry
 		for _, k := range table.Keys {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.Values, k.Default, k.Doc)
+			values := k.Values
+			if k.Default != "" && k.Default != "none" {
+				values += " (" + k.Default + ")"
+			}
+			all = append(all, entry{k.Name, values, k.Doc})
 		}
+		fmt.Fprintf(&b, "\nKeys of %s:\n\n%s", table.In, entries(all))
 	}
 	l := jobs.Limits{}.WithDefaults()
 	fmt.Fprintf(&b, "\nLimits: %d jobs, %d stages a job, %d tasks, %d outputs of unequal tasks, and files of %v.\n", l.Jobs, l.Stages, l.Tasks, l.Outputs, l.File)
 	r := jobs.DefaultRules()
-	b.WriteString("\nDefaults of derived jobs, most of which are also those of generators:\n\n| flag | default | reason |\n| --- | --- | --- |\n")
+	b.WriteString("\nDefaults of derived jobs, most of which are also those of generators:\n\n")
 	for _, x := range []struct {
 		flag  string
 		value any
@@ -348,7 +373,7 @@ func TestJobFileReference(t *testing.T) {
 		{"users", r.Users.Count, "those of ShuffleWatcher's evaluation (USENIX ATC 2014)"},
 		{"user-skew", r.Users.Skew, "equal shares"},
 	} {
-		fmt.Fprintf(&b, "| `--%s` | %v | %s |\n", x.flag, x.value, x.why)
+		fmt.Fprintf(&b, "- `--%s` %v: %s\n", x.flag, x.value, x.why)
 	}
 	b.WriteString("\n")
 	generated(t, "docs/reference/jobs.md", b.String())
@@ -463,7 +488,7 @@ func TestRunDirectoryReference(t *testing.T) {
 		case strings.HasSuffix(name, ".csv"):
 			head, _, _ := strings.Cut(read(t, path), "\n")
 			for column := range strings.SplitSeq(head, ",") {
-				if !strings.Contains(tables, "| `"+column+"` ") {
+				if !lists(tables, column) {
 					explained("the column of "+name, column)
 				}
 			}

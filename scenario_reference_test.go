@@ -15,10 +15,10 @@ import (
 	"testbed/policies/catalog"
 )
 
-// reference writes the tables of keys of docs/reference/scenario.md from the schema.
+// reference writes the lists of keys of docs/reference/scenario.md from the schema.
 type reference struct {
 	strings.Builder
-	row func(string) // writes a row of the table, or counts it
+	add func(entry) // adds to the list, or counts
 }
 
 func (r *reference) section(heading, text string) {
@@ -28,74 +28,93 @@ func (r *reference) section(heading, text string) {
 	}
 }
 
-// table writes a row for each key of a mapping and of the mappings in it that only is true of.
-func (r *reference) table(s *jsonschema.Schema, required []string, only func(key string) bool) {
-	r.WriteString(head)
-	r.row = func(row string) { r.WriteString(row) }
-	r.rows("", s, required, only)
+// list writes each key of a mapping and of the mappings in it that only is true of.
+func (r *reference) list(s *jsonschema.Schema, required []string, only func(key string) bool) {
+	var all []entry
+	r.add = func(e entry) { all = append(all, e) }
+	r.keys("", s, required, only)
+	r.WriteString("\n" + entries(all))
 }
 
-const head = "\n| key | value | description |\n| --- | --- | --- |\n"
-
-func (r *reference) rows(prefix string, s *jsonschema.Schema, required []string, only func(key string) bool) {
+func (r *reference) keys(prefix string, s *jsonschema.Schema, required []string, only func(key string) bool) {
 	for p := s.Properties.Oldest(); p != nil; p = p.Next() {
 		key, q := p.Key, p.Value
 		if !only(key) {
 			continue
 		}
+		text := q.Description
 		initial := ""
-		switch {
+		switch m := stated.FindStringSubmatch(text); {
 		case slices.Contains(required, key):
 			initial = ", required"
 		case q.Default != nil:
 			initial = fmt.Sprintf(" (`%v`)", q.Default)
+		case m != nil && strings.Count(strings.ToLower(text), "default") == 1:
+			initial, text = " (`"+m[1]+m[2]+"`)", strings.Replace(text, m[0], "", 1)
+			if len(q.Enum) == 0 && (m[1] == "all" || m[1] == "none") {
+				initial = " (" + m[1] + ")"
+			}
+			if m[2] != "" {
+				text += "."
+			}
 		}
-		text := q.Description
 		if key == "kind" && len(q.Enum) == 1 {
 			continue // the heading states it
 		}
 		if len(q.Examples) > 0 {
 			text = bounds.ReplaceAllString(text, "")
 		}
-		text = strings.NewReplacer("|", `\|`, "*", `\*`).Replace(onlyOfKind.ReplaceAllString(text, ""))
+		text = strings.NewReplacer("*", `\*`).Replace(onlyOfKind.ReplaceAllString(text, ""))
 		kind := values(q)
-		if kind == "boolean" && q.Default != nil {
-			kind = "" // the default shows it
+		if kind == "boolean" && q.Default != nil || q.Properties != nil || q.Items != nil && q.Items.Properties != nil {
+			kind = "" // the default or the keys below show it
 		}
-		r.row(fmt.Sprintf("| `%s%s` | %s | %s |\n", prefix, key, strings.TrimSpace(kind+initial), text))
+		if counted, ok := strings.CutPrefix(text, "Number of "); ok && whole.MatchString(kind) {
+			text = strings.ToUpper(counted[:1]) + counted[1:] // the values show that it is a number
+		}
+		if ranged, ok := strings.CutPrefix(text, "Range of "); ok && kind == "range" {
+			text = strings.ToUpper(ranged[:1]) + ranged[1:]
+		}
+		r.add(entry{prefix + key, strings.TrimSpace(kind + initial), text})
 		all := func(string) bool { return true }
 		if prefix == "" && q.Properties != nil && r.sectioned(key) {
 			continue
 		}
 		if q.Properties != nil {
-			r.rows(prefix+key+".", q, q.Required, all)
+			r.keys(prefix+key+".", q, q.Required, all)
 		}
 		if q.Items != nil && q.Items.Properties != nil {
-			r.rows(prefix+key+"[].", q.Items, q.Items.Required, all)
+			r.keys(prefix+key+"[].", q.Items, q.Items.Required, all)
 		}
 		for _, one := range q.AnyOf { // a mapping in place of a number
 			if one.Properties != nil {
-				r.rows(prefix+key+".", one, one.Required, all)
+				r.keys(prefix+key+".", one, one.Required, all)
 			}
 		}
 	}
 }
 
+// whole are the values of a key that is a whole number.
+var whole = regexp.MustCompile(`^\d+–\d+$`)
+
+// stated is the end of a description that states a default of one word.
+var stated = regexp.MustCompile(` \(default: ([^ ():;,]+)\)|\. Default: ([^ ():;,]+)\.$`)
+
 // onlyOfKind is the remark of a description that the heading of its section repeats.
 var onlyOfKind = regexp.MustCompile(` Only of kind [a-z-]+(, which requires it)?\.`)
 
-// sectioned reports whether a key of the whole file has tables of its own.
+// sectioned reports whether a key of the whole file has lists of its own.
 func (r *reference) sectioned(key string) bool {
 	return slices.Contains([]string{"sweep", "fabric", "disk", "heartbeat", "coordinator", "fluid", "scale", "tasks", "capture", "limits"}, key)
 }
 
-// quantities are the names of quantities with units, by their examples in the schema.
+// quantities are the names of quantities with units, by their first example in the schema.
 var quantities = map[string]string{
-	"250ms": "time", "100Mbps": "rate", "256KB": "size", "64KB 20ms": "size or time", "1/100 0.01": "factor",
-	"2-8 3": "range", "5:1": "ratio", "5%": "percentage",
+	"250ms": "time", "100Mbps": "rate", "256KB": "size", "64KB": "size or time", "1/100": "factor",
+	"2-8": "range", "5:1": "ratio", "5%": "percentage",
 }
 
-// bounds is the end of a description of a quantity, which the column of values states.
+// bounds is the end of a description of a quantity, which the values state.
 var bounds = regexp.MustCompile(` From (\S+) to (\S+)\.$`)
 
 // values describes the values of a key in a few words.
@@ -113,7 +132,7 @@ func values(s *jsonschema.Schema) string {
 			}
 			return strings.Join(all, ", ")
 		case len(s.Examples) > 0:
-			name, ok := quantities[fmt.Sprint(s.Examples...)]
+			name, ok := quantities[fmt.Sprint(s.Examples[0])]
 			if !ok {
 				name = fmt.Sprintf("such as `%v`", s.Examples[0])
 			}
@@ -129,7 +148,7 @@ func values(s *jsonschema.Schema) string {
 			case one.Minimum != "" && one.Maximum != "" && one.Type == "integer":
 				text = fmt.Sprintf("%s–%s", one.Minimum, one.Maximum)
 			case one.Minimum != "" && one.Maximum != "":
-				text += fmt.Sprintf(", %s–%s", one.Minimum, one.Maximum)
+				return decimal(one.Minimum) + "–" + decimal(one.Maximum)
 			}
 			return text
 		case one.Type != "":
@@ -139,42 +158,50 @@ func values(s *jsonschema.Schema) string {
 	return "list or mapping"
 }
 
+// decimal returns a bound with a decimal point, which distinguishes numbers from whole ones.
+func decimal(n json.Number) string {
+	if strings.Contains(n.String(), ".") {
+		return n.String()
+	}
+	return n.String() + ".0"
+}
+
 // kinds writes a section for each kind of a list, such as faults, and one for the keys that
 // several kinds have.
 func (r *reference) kinds(name string, s *jsonschema.Schema) {
 	all := func(string) bool { return true }
-	var order []string
-	count := make(map[string]int)
-	r.row = func(row string) {
-		if count[row]++; count[row] == 2 {
-			order = append(order, row)
+	var several []entry
+	count := make(map[entry]int)
+	r.add = func(e entry) {
+		if count[e]++; count[e] == 2 {
+			several = append(several, e)
 		}
 	}
 	for _, one := range s.Items.OneOf {
-		r.rows("", one, one.Required, all)
+		r.keys("", one, one.Required, all)
 	}
 	for _, one := range s.Items.OneOf {
 		kind, _ := one.Properties.Get("kind")
 		r.section(fmt.Sprintf("`%s` of kind `%v`", name, kind.Enum[0]), one.Description)
-		var own strings.Builder
+		var own []entry
 		var shared []string
-		r.row = func(row string) {
-			if count[row] > 1 {
-				shared = append(shared, strings.TrimSpace(strings.Split(row, "|")[1]))
+		r.add = func(e entry) {
+			if count[e] > 1 {
+				shared = append(shared, "`"+e.key+"`")
 			} else {
-				own.WriteString(row)
+				own = append(own, e)
 			}
 		}
-		r.rows("", one, one.Required, all)
-		if own.Len() > 0 {
-			r.WriteString(head + own.String())
+		r.keys("", one, one.Required, all)
+		if own != nil {
+			r.WriteString("\n" + entries(own))
 		}
 		if shared != nil {
 			fmt.Fprintf(r, "\nShared: %s.\n", strings.Join(shared, ", "))
 		}
 	}
 	r.section(fmt.Sprintf("Shared keys of `%s`", name), "")
-	r.WriteString(head + strings.Join(order, ""))
+	r.WriteString("\n" + entries(several))
 }
 
 func TestScenarioReference(t *testing.T) {
@@ -189,7 +216,7 @@ func TestScenarioReference(t *testing.T) {
 	all := func(string) bool { return true }
 	var r reference
 	r.section("Whole file", "")
-	r.table(&root, root.Required, all)
+	r.list(&root, root.Required, all)
 	for p := root.Properties.Oldest(); p != nil; p = p.Next() {
 		key, s := p.Key, p.Value
 		switch {
@@ -203,24 +230,24 @@ func TestScenarioReference(t *testing.T) {
 				return slices.ContainsFunc(of.Not.AnyOf, func(n *jsonschema.Schema) bool { return slices.Contains(n.Required, key) })
 			}
 			r.section("`fabric`", "")
-			r.table(s, s.Required, func(key string) bool { return !forbidden(s.Then, key) && !forbidden(s.Else, key) })
+			r.list(s, s.Required, func(key string) bool { return !forbidden(s.Then, key) && !forbidden(s.Else, key) })
 			for _, name := range slices.Sorted(maps.Keys(kinds)) {
 				of := kinds[name]
 				r.section(fmt.Sprintf("`fabric` of kind `%s`", name), "")
-				r.table(s, of.Required, func(key string) bool {
+				r.list(s, of.Required, func(key string) bool {
 					return !forbidden(of, key) && (forbidden(s.Then, key) || forbidden(s.Else, key))
 				})
 			}
 		case key == "arms":
 			r.section("`arms` as a list", s.Description)
-			r.table(s.OneOf[0].Items, s.OneOf[0].Items.Required, all)
+			r.list(s.OneOf[0].Items, s.OneOf[0].Items.Required, all)
 			r.section("`arms` as a mapping", s.OneOf[1].Description)
-			r.table(s.OneOf[1], s.OneOf[1].Required, all)
+			r.list(s.OneOf[1], s.OneOf[1].Required, all)
 		case s.Items != nil && len(s.Items.OneOf) > 0:
 			r.kinds(key, s)
 		case r.sectioned(key):
-			r.section("`"+key+"`", "") // the table of the whole file describes it
-			r.table(s, s.Required, all)
+			r.section("`"+key+"`", "") // the list of the whole file describes it
+			r.list(s, s.Required, all)
 		}
 	}
 	r.WriteString("\n")
@@ -243,11 +270,11 @@ func policyHeading(role string, policy any) string {
 
 // missingRows returns the keys of the schema, of every kind of every list, that a document has
 // no row for in their section, and those that are required and not marked so. It reads the
-// schema as plain JSON and shares nothing with the code that writes the tables. Keys of several
+// schema as plain JSON and shares nothing with the code that writes the lists. Keys of several
 // kinds have a row for all, and each section that shares it names the key. The parameters of
 // policies are in another document.
 func missingRows(schema map[string]any, doc, policies string) []string {
-	rows := map[string]string{} // by section and first cell
+	rows := map[string]string{} // values by section and key
 	section := ""
 	for line := range strings.Lines(doc) {
 		if h, ok := strings.CutPrefix(strings.TrimSpace(line), "### "); ok {
@@ -256,8 +283,11 @@ func missingRows(schema map[string]any, doc, policies string) []string {
 			for name := range strings.SplitSeq(strings.TrimSuffix(names, "."), ", ") {
 				rows[section+" "+name] = "shared"
 			}
-		} else if cells := strings.Split(line, "|"); len(cells) > 2 {
-			rows[section+" "+strings.TrimSpace(cells[1])] = line
+		} else {
+			keys, values := listed(line)
+			for _, key := range keys {
+				rows[section+" `"+key+"`"] = values
+			}
 		}
 	}
 	var missing []string
@@ -270,7 +300,7 @@ func missingRows(schema map[string]any, doc, policies string) []string {
 			list, _, _ := strings.Cut(section, " ")
 			row, ok = rows["Shared keys of "+list+" `"+key+"`"]
 		}
-		if !ok || required && !strings.Contains(row, ", required |") {
+		if !ok || required && !strings.HasSuffix(", "+row, ", required") {
 			missing = append(missing, section+": "+key)
 		}
 	}
@@ -347,7 +377,7 @@ func missingRows(schema map[string]any, doc, policies string) []string {
 			}
 			for param := range object(one, "properties") {
 				isShared := strings.Contains(own, "`"+param+"`") || strings.Contains(own, "\nShared: all")
-				if param == "name" || strings.Contains(own, "| `"+param+"` |") || isShared && strings.Contains(shared, "| `"+param+"` |") {
+				if param == "name" || lists(own, param) || isShared && lists(shared, param) {
 					continue
 				}
 				missing = append(missing, fmt.Sprintf("policies of %s: %v.%s", role, name, param))
@@ -377,11 +407,11 @@ func TestScenarioReferenceIsComplete(t *testing.T) {
 		{"`faults` of kind `link-rate`", "`at`, ", "`faults` of kind `link-rate`: at"},
 		{"`faults` of kind `slow-disk`", ", `for`", "`faults` of kind `slow-disk`: for"},
 		{"`workload` of kind `jobs`", "`block`, ", "`workload` of kind `jobs`: block"},
-		{"`workload` of kind `jobs`", "| `bins[].to` |", "`workload` of kind `jobs`: bins[].to"},
-		{"`fabric` of kind `switch`", "| `ports` |", "`fabric` of kind `switch`: ports"},
-		{"`fabric`", "| `red.min` |", "`fabric`: red.min"},
-		{"`arms` as a list", "| `placement` |", "`arms` as a list: placement"},
-		{"`sebf`", "| `padding` |", "policies of coflow: sebf.padding"},
+		{"`workload` of kind `jobs`", "- `bins[].to` ", "`workload` of kind `jobs`: bins[].to"},
+		{"`fabric` of kind `switch`", "- `ports` ", "`fabric` of kind `switch`: ports"},
+		{"`fabric`", "`red.min`, ", "`fabric`: red.min"},
+		{"`arms` as a list", "- `placement` ", "`arms` as a list: placement"},
+		{"`sebf`", "- `padding` ", "policies of coflow: sebf.padding"},
 		{"`fifo`", "`backfill`", "policies of coflow: fifo.backfill"},
 	} {
 		texts := []string{doc, policies}
