@@ -11,8 +11,8 @@ import (
 // entry is an item of a list of keys: "- `key` values: text". Its key has no backticks.
 type entry struct{ key, values, text string }
 
-// entries writes a list of keys. Consecutive keys with equal values are one item if their texts are equal, or are
-// short and have the same words around one part, which is then listed in the order of the keys.
+// entries writes a list of keys. Consecutive keys with equal values are one item if their texts are equal, if each is a
+// key, four at most, or if they have the same words around one part, which is then listed in the order of the keys.
 func entries(all []entry) string {
 	var b strings.Builder
 	for i := 0; i < len(all); {
@@ -46,9 +46,6 @@ func joined(list []entry) (string, bool) {
 	least := len(strings.Fields(list[0].text))
 	var words [][]string
 	for _, e := range list {
-		if strings.ContainsAny(strings.TrimSuffix(e.text, "."), ".:;,") {
-			return list[0].text, !slices.ContainsFunc(list, func(o entry) bool { return o.text != list[0].text })
-		}
 		words = append(words, strings.Fields(e.text))
 		least = min(least, len(words[len(words)-1]))
 	}
@@ -65,6 +62,13 @@ func joined(list []entry) (string, bool) {
 	if before == least && after == 0 && same(func(w []string) string { return fmt.Sprint(len(w)) }) {
 		return list[0].text, true // all are equal
 	}
+	if len(list) <= 4 && !slices.ContainsFunc(list, func(e entry) bool { return !key.MatchString(e.text) }) {
+		var keys []string
+		for _, e := range list {
+			keys = append(keys, e.text)
+		}
+		return strings.Join(keys, ", "), true
+	}
 	if before < 2 || before+after < 3 || before+after == least {
 		return "", false
 	}
@@ -73,7 +77,11 @@ func joined(list []entry) (string, bool) {
 	}
 	var parts []string
 	for _, w := range words {
-		parts = append(parts, strings.TrimSuffix(strings.Join(w[before:len(w)-after], " "), "."))
+		part := strings.TrimSuffix(strings.Join(w[before:len(w)-after], " "), ".")
+		if clause.MatchString(part+" ") || clause.MatchString(strings.Join(w[:before], " ")) {
+			return "", false
+		}
+		parts = append(parts, part)
 	}
 	text := strings.Join(words[0][:before], " ") + " " + strings.Join(parts, ", ") + " " + strings.Join(words[0][len(words[0])-after:], " ")
 	text = strings.TrimSpace(text)
@@ -83,20 +91,43 @@ func joined(list []entry) (string, bool) {
 	return text, true
 }
 
-// grouped joins consecutive keys of one mapping, such as a.b and a.c, whose texts are short.
+// key is a text that refers to a key.
+var key = regexp.MustCompile("^`[^`]+`$")
+
+// clause is the end of a clause or of an item of a list.
+var clause = regexp.MustCompile(`[.:;,] `)
+
+// choices writes the values of a choice and its default, in bold, or all and then the default if it is none of them.
+func choices(all []string, initial ...string) string {
+	all = slices.Clone(all)
+	for _, name := range initial {
+		i := slices.Index(all, name)
+		if i < 0 {
+			return fmt.Sprintf("%s (%s)", strings.Join(all, ", "), strings.Join(initial, ", "))
+		}
+		all[i] = "**" + name + "**"
+	}
+	return strings.Join(all, ", ")
+}
+
+// grouped joins consecutive keys of one mapping, such as a.b and a.c, whose texts are short, up to 45 words.
 func grouped(all []entry) string {
 	parent := func(line string) string {
 		keys, _ := listed(line)
-		if len(keys) != 1 || len(strings.Fields(line)) > 12 || strings.Contains(line, ";") {
+		if len(keys) != 1 || strings.Contains(line, ";") {
 			return ""
 		}
-		return keys[0][:strings.LastIndex(keys[0], ".")+1]
+		at := strings.LastIndex(keys[0], ".")
+		if words := len(strings.Fields(line)); at < 0 && words > 10 || words > 14 {
+			return ""
+		}
+		return "in " + keys[0][:at+1]
 	}
 	var b strings.Builder
-	last := ""
+	last, words := "", 0
 	for line := range strings.Lines(entries(all)) {
 		of := parent(line)
-		if of != "" && of == last {
+		if words += len(strings.Fields(line)); of != "" && of == last && words <= 45 {
 			b.WriteString("; " + strings.TrimSpace(strings.TrimPrefix(line, "- ")))
 			continue
 		}
@@ -104,7 +135,7 @@ func grouped(all []entry) string {
 			b.WriteString("\n")
 		}
 		b.WriteString(strings.TrimSpace(line))
-		last = of
+		last, words = of, len(strings.Fields(line))
 	}
 	return b.String() + "\n"
 }
@@ -144,6 +175,7 @@ func TestEntries(t *testing.T) {
 		{[]entry{{"a", "(`1`)", "Bound for one; none."}, {"b", "(`1`)", "Bound for two."}}, "- `a` (`1`): Bound for one; none.\n- `b` (`1`): Bound for two.\n"},
 		{[]entry{{"a", ", required", "Rate at which maps read input."}, {"b", ", required", "Rate at which reduces read input."}}, "- `a`, `b`, required: Rate at which maps, reduces read input.\n"},
 		{[]entry{{"a", "?", "x: y"}, {"b", "?", "x: y"}, {"c", "", ""}}, "- `a`, `b`?: x: y\n- `c`\n"},
+		{[]entry{{"a", "?", "`x`"}, {"b", "?", "`y`"}}, "- `a`, `b`?: `x`, `y`\n"},
 		{[]entry{{"a", "", "killed attempts"}, {"b", "", "failed attempts"}}, "- `a`: killed attempts\n- `b`: failed attempts\n"},
 	} {
 		if got := entries(c.list); got != c.want {
@@ -156,7 +188,7 @@ func TestEntries(t *testing.T) {
 		}
 	}
 	if got, want := grouped([]entry{{"a.b", "", "one"}, {"a.c", "bytes", "two"}, {"a.d.e", "", "three"}, {"f", "", "four"}, {"g", "", "five"}}),
-		"- `a.b`: one; `a.c` bytes: two\n- `a.d.e`: three\n- `f`: four\n- `g`: five\n"; got != want {
+		"- `a.b`: one; `a.c` bytes: two\n- `a.d.e`: three\n- `f`: four; `g`: five\n"; got != want {
 		t.Errorf("grouped: %q, want %q", got, want)
 	}
 	if keys, values := listed("- `a`, `b` `x`, `y` (`x`), required: Bound: none\n"); !slices.Equal(keys, []string{"a", "b"}) || values != "`x`, `y` (`x`), required" {

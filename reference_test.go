@@ -78,14 +78,17 @@ func TestCommandReference(t *testing.T) {
 // Parameters that several policies of a role have, with the same values and meaning, stand in one list.
 func TestPolicyReference(t *testing.T) {
 	var b strings.Builder
-	list := func(params []catalog.Param, value func(catalog.Param) string) {
+	list := func(params []catalog.Param, value func(catalog.Param) []string) {
 		var all []entry
 		for _, p := range params {
-			values := strings.TrimSpace(value(p) + " " + p.Unit)
+			values := "`" + strings.Join(value(p), "`, `") + "` " + p.Unit
 			if p.Type == catalog.Choice { // others are evident from the default
-				values = fmt.Sprintf("%s (%s)", p.Values(), values)
+				values = choices(p.Choices, value(p)...)
+				if p.Durations {
+					values += " or a duration"
+				}
 			}
-			all = append(all, entry{p.Name, values, p.Doc})
+			all = append(all, entry{p.Name, strings.TrimSpace(values), p.Doc})
 		}
 		b.WriteString("\n" + entries(all))
 	}
@@ -104,7 +107,7 @@ func TestPolicyReference(t *testing.T) {
 		values := map[string][]string{} // of them, by policy
 		for _, e := range entries {
 			for _, p := range e.Params {
-				values[key(p)] = append(values[key(p)], "`"+initial(p)+"`")
+				values[key(p)] = append(values[key(p)], initial(p))
 				if len(values[key(p)]) == 2 {
 					several = append(several, p)
 				}
@@ -129,7 +132,7 @@ func TestPolicyReference(t *testing.T) {
 				names = append([]string{"all"}, names...)
 			}
 			if len(own) > 0 {
-				list(own, func(p catalog.Param) string { return "`" + initial(p) + "`" })
+				list(own, func(p catalog.Param) []string { return []string{initial(p)} })
 			}
 			if len(names) > 0 {
 				fmt.Fprintf(&b, "\nShared: %s.\n", strings.Join(names, ", "))
@@ -137,9 +140,7 @@ func TestPolicyReference(t *testing.T) {
 		}
 		if len(several) > 0 {
 			fmt.Fprintf(&b, "\n### Shared parameters of %s policies\n", role)
-			list(several, func(p catalog.Param) string {
-				return strings.Join(slices.Compact(slices.Sorted(slices.Values(values[key(p)]))), ", ")
-			})
+			list(several, func(p catalog.Param) []string { return slices.Compact(slices.Sorted(slices.Values(values[key(p)]))) })
 		}
 	}
 	b.WriteString("\n")
@@ -330,7 +331,7 @@ func TestSummaryReference(t *testing.T) {
 			unit = "" // the key or the text states it
 		}
 		if of, ok := strings.CutSuffix(key, "[0]"); ok {
-			key, f.Doc = of, strings.ReplaceAll(f.Doc, "lower end of its", "both ends of its")
+			key, f.Doc = of, strings.ReplaceAll(f.Doc, "lower end of its", "its")
 		}
 		all = append(all, entry{key, unit, f.Doc})
 	}

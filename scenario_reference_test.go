@@ -58,19 +58,30 @@ func (r *reference) keys(prefix string, s *jsonschema.Schema, required []string,
 				text += "."
 			}
 		}
+		if len(q.Enum) > 1 && initial != "" && initial != ", required" {
+			var all []string
+			for _, v := range q.Enum {
+				all = append(all, fmt.Sprintf("`%v`", v))
+			}
+			r.add(entry{prefix + key, choices(all, strings.Trim(initial, " ()")), escape(text)})
+			continue
+		}
 		if key == "kind" && len(q.Enum) == 1 {
 			continue // the heading states it
 		}
 		if len(q.Examples) > 0 {
 			text = bounds.ReplaceAllString(text, "")
 		}
-		text = strings.NewReplacer("*", `\*`).Replace(onlyOfKind.ReplaceAllString(text, ""))
+		text = escape(text)
 		kind := values(q)
 		if kind == "boolean" && q.Default != nil || q.Properties != nil || q.Items != nil && q.Items.Properties != nil {
 			kind = "" // the default or the keys below show it
 		}
 		if counted, ok := strings.CutPrefix(text, "Number of "); ok && whole.MatchString(kind) {
 			text = strings.ToUpper(counted[:1]) + counted[1:] // the values show that it is a number
+		}
+		if counted, ok := strings.CutPrefix(text, "Largest number of "); ok {
+			text = "Most " + counted
 		}
 		if ranged, ok := strings.CutPrefix(text, "Range of "); ok && kind == "range" {
 			text = strings.ToUpper(ranged[:1]) + ranged[1:]
@@ -99,6 +110,11 @@ var whole = regexp.MustCompile(`^\d+–\d+$`)
 
 // stated is the end of a description that states a default of one word.
 var stated = regexp.MustCompile(` \(default: ([^ ():;,]+)\)|\. Default: ([^ ():;,]+)\.$`)
+
+// escape returns a description as Markdown, without what the heading of its section repeats.
+func escape(text string) string {
+	return strings.ReplaceAll(onlyOfKind.ReplaceAllString(text, ""), "*", `\*`)
+}
 
 // onlyOfKind is the remark of a description that the heading of its section repeats.
 var onlyOfKind = regexp.MustCompile(` Only of kind [a-z-]+(, which requires it)?\.`)
@@ -152,7 +168,7 @@ func values(s *jsonschema.Schema) string {
 			}
 			return text
 		case one.Type != "":
-			return map[string]string{"boolean": "boolean", "string": "text", "array": "list", "object": "mapping"}[one.Type]
+			return map[string]string{"boolean": "boolean", "string": "", "array": "list", "object": "mapping"}[one.Type]
 		}
 	}
 	return "list or mapping"
