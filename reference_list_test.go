@@ -114,14 +114,10 @@ func choices(all []string, initial ...string) string {
 func grouped(all []entry) string {
 	parent := func(line string) string {
 		keys, _ := listed(line)
-		if len(keys) != 1 || strings.Contains(line, ";") {
+		if len(keys) != 1 || len(strings.Fields(line)) > 14 || strings.Contains(line, ";") {
 			return ""
 		}
-		at := strings.LastIndex(keys[0], ".")
-		if words := len(strings.Fields(line)); at < 0 && words > 10 || words > 14 {
-			return ""
-		}
-		return "in " + keys[0][:at+1]
+		return "in " + keys[0][:strings.LastIndex(keys[0], ".")+1]
 	}
 	var b strings.Builder
 	last, words := "", 0
