@@ -13,6 +13,7 @@
 #              writable; compiles nothing; make uninstall removes it
 # make dist    packages for amd64 and arm64 in bin/dist: archives, .deb, .rpm, images, lists of
 #              components (CycloneDX) and checksums; the same bytes from the same commit and Go
+# make uml-kernel LINUX=linux-source-7.2.tar.xz  a kernel of user-mode Linux for virtual time
 # make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
 # make test-dist  tests of what make dist has packaged: the same bytes from a clone, on fresh Debian and
 #              Ubuntu, on an emulated arm64, in the image; installs debootstrap and others if they are missing; 20 minutes
@@ -40,7 +41,7 @@ export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat 
 export CGO_ENABLED = 0
 export GOFLAGS    += -trimpath
 
-.PHONY: all build install uninstall man completions dist test-dist demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm test-engines check nightly lint bench fuzz clean
+.PHONY: all build install uninstall man completions dist test-dist demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm uml-kernel test-engines check nightly lint bench fuzz clean
 
 # OUT is the directory of everything that is built.
 OUT ?= bin
@@ -131,6 +132,10 @@ test: build
 test-vm:
 	$(GO) build -o bin/testvm ./scripts/testvm
 	./bin/testvm $(VMFLAGS)
+
+# LINUX is a linux-source-*.tar.xz of Debian.
+uml-kernel:
+	sh scripts/uml/build.sh "$(LINUX)" $(OUT)/linux
 
 # Slurm's services need not run: the tests start their own.
 ENGINES = parallel munge slurmctld slurmd slurm-client

@@ -68,8 +68,12 @@ func worksHere(p kernel.Place, packets kernel.Fact) []kernel.Fact {
 // virtualTime reports whether trials can run in virtual time, and what installs what is missing.
 func virtualTime(ctx context.Context) kernel.Fact {
 	f := kernel.Fact{Group: "works here", Name: "run --time virtual", Cost: "no packets in virtual time. Remedy: " + guest.Install}
-	version, err := guest.Version(ctx)
-	k, err2 := guest.Find(ctx, "")
+	k, err := guest.Find(ctx, "")
+	if err == nil && k.UserMode {
+		f.Have, f.Detail = true, "packets for every user, in user-mode Linux "+k.Release
+		return f
+	}
+	version, err2 := guest.Version(ctx)
 	if err := errors.Join(err, err2); err != nil {
 		f.Detail = strings.ReplaceAll(err.Error(), "\n", "; ")
 		return f

@@ -77,8 +77,8 @@ func (f *scenarioFlags) addFork(cmd *cobra.Command) {
 }
 
 // vmKernelUsage describes the flag of the kernel of virtual time.
-const vmKernelUsage = "kernel of virtual time: `path` of an unpacked Debian package of a kernel, or of its .deb " +
-	"file (default: " + guest.Env + ", the newest in the cache, the newest installed)"
+const vmKernelUsage = "kernel of virtual time: `path` of an unpacked Debian package of a kernel, of its .deb " +
+	"file, or of a program of user-mode Linux, in which processing takes no time (default: " + guest.Env + ", the newest in the cache, the newest installed)"
 
 // addVirtual adds the flags of guests in virtual time.
 func addVirtual(cmd *cobra.Command, to *runner.VirtualOptions) {

@@ -1,8 +1,9 @@
-// Package guest runs a static program as the only one of a virtual machine, which qemu emulates in software. It
-// needs no KVM and no root: a stock kernel, an initramfs that is built in memory, and qemu.
+// Package guest runs a program as the only one of a virtual machine, which qemu emulates in software. It
+// needs no KVM and no root: a stock kernel, an initramfs that is built in memory, and qemu. A kernel of user-mode Linux
+// needs no qemu.
 //
-// With Machine.Virtual the machine is in virtual time: its clock counts its instructions and jumps over idle time,
-// so that nothing outside of it can disturb it, and equal images leave equal output.
+// With Machine.Virtual the machine is in virtual time: its clock counts its instructions, or under user-mode Linux
+// nothing, and jumps over idle time, so that nothing outside of it can disturb it, and equal images leave equal output.
 //
 // The package does not know what the program does.
 package guest
@@ -15,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -50,7 +52,7 @@ type Machine struct {
 	Speed int
 	// Console is the file for messages of the kernel.
 	Console string
-	// Ports are regular files. The guest appends to them what it writes to Port.
+	// Ports are regular files, in the directory of Console under user-mode Linux. The guest appends to them what it writes to Port.
 	Ports []*os.File
 	// Args are further arguments of qemu, and Stdout is its output.
 	Args   []string
@@ -89,19 +91,34 @@ const killWait = 5 * time.Second
 
 // Run runs the machine until it powers off. When ctx or this process ends, so does the machine.
 func (m Machine) Run(ctx context.Context) (err error) {
-	qemu, err := Look()
-	if err != nil {
+	program, args := m.Kernel.Image, []string(nil)
+	if m.Kernel.UserMode {
+		args = m.userModeArguments()
+	} else if program, err = Look(); err != nil {
 		return err
+	} else {
+		args = m.arguments()
 	}
 	initrd, err := m.Image.memory()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, initrd.Close()) }()
-	cmd := exec.CommandContext(ctx, qemu, m.arguments()...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.ExtraFiles = append([]*os.File{initrd}, m.Ports...)
 	var complaints bytes.Buffer
 	cmd.Stderr, cmd.Stdout = &complaints, m.Stdout
+	if m.Kernel.UserMode {
+		console, err := os.Create(m.Console)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, console.Close()) }()
+		cmd.Dir, cmd.Stderr, cmd.Stdout = filepath.Dir(m.Console), console, console
+		// It leaves a directory for its management console there.
+		cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
+		defer func() { err = errors.Join(err, os.RemoveAll(filepath.Join(cmd.Dir, ".uml"))) }()
+	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = killWait
 	// A group of its own keeps Ctrl-C from ending it before its caller, which then took that for its end.

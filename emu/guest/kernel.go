@@ -40,7 +40,9 @@ func (u Unavailable) Unwrap() error { return u.Err }
 type Kernel struct {
 	Release string // as printed by uname -r
 	Image   string // path of vmlinuz
-	modules string // directory with the modules
+	// UserMode is set for user-mode Linux, whose image is a program of this machine.
+	UserMode bool
+	modules  string // directory with the modules
 }
 
 // CacheDir returns the directory of unpacked kernels of this user.
@@ -53,8 +55,8 @@ func CacheDir() (string, error) {
 const Env = "TESTBED_KERNEL"
 
 // Find returns a kernel that this machine has, in this order: the one that is asked for or, without one, that of
-// the variable Env, as a directory with boot and lib/modules, such as an unpacked package, or a .deb file; the
-// newest in CacheDir; the newest installed. It fetches and installs nothing.
+// the variable Env, as a directory with boot and lib/modules, such as an unpacked package, a .deb file, or a kernel of
+// user-mode Linux; the newest in CacheDir; the newest installed. It fetches and installs nothing.
 func Find(ctx context.Context, ask string) (Kernel, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -62,6 +64,8 @@ func Find(ctx context.Context, ask string) (Kernel, error) {
 	}
 	if ask = cmp.Or(ask, os.Getenv(Env)); strings.HasSuffix(ask, ".deb") {
 		return Fetch(ctx, ask, cache, func(string, ...any) {})
+	} else if UserMode(ask) {
+		return openUserMode(ctx, ask)
 	} else if ask != "" {
 		return openKernel(ask)
 	}
@@ -240,6 +244,9 @@ type module struct {
 // loaded. A package contains no modules.dep, which is generated at installation, so the
 // dependencies are read from the modules.
 func (k Kernel) load(ctx context.Context, wanted []string) ([]module, error) {
+	if k.UserMode {
+		return nil, nil // all are built in
+	}
 	builtin := map[string]bool{}
 	list, err := os.ReadFile(filepath.Join(k.modules, "modules.builtin"))
 	if err != nil {

@@ -107,7 +107,8 @@ func TCPStateOf(c syscall.Conn) (s TCPState, err error) {
 		}
 		has := func(option uint8) bool { return i.Options&option != 0 }
 		s.Timestamps, s.SACK, s.WindowScaling, s.ECN = has(tcpTimestamps), has(tcpSACK), has(tcpWindowScaling), has(tcpECN)
-		s.RTT = time.Duration(i.Min_rtt) * time.Microsecond
+		// The minimum takes a round trip of less than a microsecond for a tick of the kernel; the average does not.
+		s.RTT = time.Duration(max(min(i.Min_rtt, i.Rtt), 1)) * time.Microsecond
 		s.Segment = units.Bytes(i.Snd_mss)
 		s.Busy = time.Duration(i.Busy_time) * time.Microsecond
 		s.Window = time.Duration(i.Rwnd_limited) * time.Microsecond

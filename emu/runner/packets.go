@@ -178,6 +178,9 @@ func (a *arm) settings() live.Settings {
 	if a.s.Spec.Setup == scenario.SimultaneousSetup {
 		s.SetupMode = live.SetupSimultaneous
 	}
+	if a.of.o.timeless {
+		s.Procs = 1 // two would wait for each other in loops, in which no time passes
+	}
 	return s
 }
 

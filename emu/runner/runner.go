@@ -87,7 +87,9 @@ type Options struct {
 	Choice Choice
 	// forked returns, in a guest, the place of the arm that its trial is from the fork on; nil elsewhere.
 	forked func() (int, error)
-	resume string // the directory of a run to go on with; "" for a new one
+	// timeless is set in a guest in which processing takes no time.
+	timeless bool
+	resume   string // the directory of a run to go on with; "" for a new one
 	// tamper lets tests of this package falsify parts of a run, to check that the verdict
 	// detects it.
 	tamper tamper

@@ -56,6 +56,9 @@ const (
 	virtualBoot  = 6 * time.Second
 	virtualTimer = 4 * time.Second
 	virtualPace  = 10 * time.Nanosecond
+	// Under user-mode Linux, processor time to start a guest, and for a packet at each shaper it passes.
+	userBoot = 2 * time.Second
+	userCost = 60 * time.Microsecond
 )
 
 // VirtualOptions are what trials in virtual time need.
@@ -64,17 +67,25 @@ type VirtualOptions struct {
 	Memory units.Bytes // of a guest; 0 means GuestMemory
 	// Silence is the time for which a guest may write nothing before it is ended; 0 means 10 minutes.
 	Silence time.Duration
-	// Speed is the number of instructions that a guest executes in a nanosecond; 0 means guest.DefaultSpeed.
+	// Speed is the number of instructions that a guest of qemu executes in a nanosecond; 0 means guest.DefaultSpeed.
 	Speed  int
 	kernel guest.Kernel
 }
 
-// speed returns the speed of guests.
-func (o VirtualOptions) speed() int { return cmp.Or(o.Speed, guest.DefaultSpeed) }
+// userMode reports whether guests are those of user-mode Linux, in which processing takes no time.
+func (o VirtualOptions) userMode() bool { return guest.UserMode(o.Kernel) }
+
+// speed returns the speed of guests, 0 in user-mode Linux.
+func (o VirtualOptions) speed() int {
+	if o.userMode() {
+		return 0
+	}
+	return cmp.Or(o.Speed, guest.DefaultSpeed)
+}
 
 // check returns an error if guests cannot have the speed.
 func (o VirtualOptions) check() error {
-	if o.speed() < 1 || o.speed() > guest.MostSpeed {
+	if !o.userMode() && (o.speed() < 1 || o.speed() > guest.MostSpeed) {
 		return fmt.Errorf("speed of a guest: %d instructions in a nanosecond (--vm-speed): must be 1 to %d", o.Speed,
 			guest.MostSpeed)
 	}
@@ -83,11 +94,17 @@ func (o VirtualOptions) check() error {
 
 // cost returns the time of a guest for a packet at each shaper it passes.
 func (o VirtualOptions) cost() time.Duration {
+	if o.userMode() {
+		return 0
+	}
 	return virtualCost * time.Nanosecond / time.Duration(o.speed())
 }
 
 // host returns the time of a processor for a trial with a number of packets at shapers.
 func (o VirtualOptions) host(packets float64) time.Duration {
+	if o.userMode() {
+		return userBoot + time.Duration(packets*float64(userCost))
+	}
 	return virtualBoot + time.Duration(o.speed())*virtualTimer + time.Duration(packets*virtualCost*float64(virtualPace))
 }
 
@@ -115,11 +132,10 @@ func CheckVirtual(ctx context.Context, o VirtualOptions) (guest.Kernel, *rundir.
 	if err := o.check(); err != nil {
 		return guest.Kernel{}, nil, err
 	}
-	var err error
-	if m.Qemu, err = guest.Version(ctx); err != nil {
-		return guest.Kernel{}, nil, err
-	}
 	k, err := guest.Find(ctx, o.Kernel)
+	if err == nil && !k.UserMode {
+		m.Qemu, err = guest.Version(ctx)
+	}
 	if err != nil {
 		return k, nil, err
 	}
@@ -171,7 +187,7 @@ type guestJob struct {
 	Run      string // the name of its run
 	Arm      int    // place
 	Repeat   int
-	Speed    int
+	Speed    int // as guest.CheckClock takes it
 }
 
 // guestLine is a line of what a guest reports.
@@ -417,7 +433,8 @@ func guestRunTrial(ctx context.Context, out io.Writer, show func(Progress)) erro
 	if err != nil {
 		return err
 	}
-	o := Options{StateRoot: "/run/testbed", Version: job.Version, Captures: job.Captures, Out: "/tmp", forked: readForked}
+	o := Options{StateRoot: "/run/testbed", Version: job.Version, Captures: job.Captures, Out: "/tmp", forked: readForked,
+		timeless: job.Speed == 0}
 	r, err := newRun(s, o, rundir.Virtual)
 	if err != nil {
 		return err

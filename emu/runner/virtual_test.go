@@ -287,6 +287,7 @@ func TestUnpackTakesFilesOfTheTrial(t *testing.T) {
 
 // Without qemu nothing runs in virtual time, and the error says what to install.
 func TestVirtualTimeWithoutQemu(t *testing.T) {
+	t.Setenv(guest.Env, "")
 	t.Setenv("PATH", t.TempDir())
 	_, err := Execute(t.Context(), virtualScenario(t, 1), Options{Out: t.TempDir()})
 	if none := (guest.Unavailable{}); !errors.As(err, &none) || !strings.Contains(err.Error(), "apt-get install") {
@@ -297,6 +298,7 @@ func TestVirtualTimeWithoutQemu(t *testing.T) {
 // The forecast of virtual time is that of the one processor of a guest, whatever this machine and its calibration
 // are. What does not fit is refused, with the scale that does.
 func TestForecastOfVirtualTime(t *testing.T) {
+	t.Setenv(guest.Env, "") // of qemu
 	c := &calibration.Calibration{Capacity: []calibration.Capacity{{MTU: 1500, Packets: 1, Links: 1, Cost: time.Hour}}}
 	f, err := Predict(t.Context(), virtualScenario(t, 1), Options{Calibration: c})
 	if err != nil {
