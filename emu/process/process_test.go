@@ -105,7 +105,8 @@ func TestFailures(t *testing.T) {
 		{"children that leave its group", answers + `setsid sleep 60 & read b; sleep 0.1; exit 1`, `it ended (exit status 1)`, late},
 		{"ignores signals", answers + `trap '' TERM INT HUP; read b; while :; do sleep 1; done`, `no answer within 300ms`, late},
 		{"much standard error", answers + `read b; yes >&2`, `no answer within 300ms`, late},
-		{"reads nothing", `exec <&-; echo answer; sleep 60`, `line 2 to it: `, late},
+		{"closes its input", `read a; exec <&-; echo answer; sleep 60`, `line 2 to it: it has closed its standard input`, late},
+		{"reads nothing", `echo answer; sleep 60`, `line 2 to it: no answer within 300ms`, late},
 		{"reads one line", answers + `sleep 60`, `line 2 to it: it has read `, late},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

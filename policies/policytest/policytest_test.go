@@ -116,6 +116,7 @@ func TestValidSchedulersPass(t *testing.T) {
 }
 
 func TestInvalidSchedulersAreCaught(t *testing.T) {
+	const eitherOrder = "two instances"
 	with := func(change func(v *policies.CoflowView, s *policies.Schedule)) *scheduler {
 		return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			if free(v, s); len(v.Coflows) > 0 {
@@ -199,7 +200,7 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 			for i := range coflows {
 				s.Steps = append(s.Steps, policies.Step{Coflows: append(s.Ints(0), i), Rule: policies.Greedy})
 			}
-		}}, "two instances"},
+		}}, eitherOrder},
 		{"keeps the View", &scheduler{triggers: arrivals, make: func() decide {
 			var at *policies.CoflowView // as first shown
 			return func(v *policies.CoflowView, s *policies.Schedule) {
@@ -304,7 +305,9 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 			for seed := range 300 {
 				err := CheckScheduler(tt.policy, Clusters().Example(seed), Clusters().Example(seed+1000))
 				if err != nil {
-					if !strings.Contains(err.Error(), tt.want) {
+					// The order of a map may be the same the first time.
+					changes := tt.want == eitherOrder && strings.Contains(err.Error(), "that Needs does not declare")
+					if !strings.Contains(err.Error(), tt.want) && !changes {
 						t.Errorf("caught for %q, want %q", err, tt.want)
 					}
 					return
