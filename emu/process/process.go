@@ -160,7 +160,7 @@ func (p *Process) ask(line []byte, until time.Time, use func([]byte) (bool, erro
 	for {
 		got, err := p.readLine(&left)
 		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded) && p.over(): // a descendant has its output
+		case errors.Is(err, os.ErrDeadlineExceeded) && (ended || p.over()): // or a descendant has its output
 			return p.end()
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return fmt.Errorf("no answer within %v (timeout)", p.cfg.Timeout)
