@@ -38,7 +38,7 @@ func withMounts(commands string) []string {
 
 const readOnlySys = "mount -o bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys"
 
-// environments is the table of docs/hand.md, and what differs from it in one point each.
+// environments is docs/hand.md, and what differs from it in one point each.
 func environments(state string) []environment {
 	const session = "ends with this mount namespace"
 	nobody := []string{"setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--"}

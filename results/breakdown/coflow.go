@@ -112,9 +112,10 @@ func (t *trail) once() float64 {
 }
 
 // byLoad returns the path, the bottleneck first, then by load during the coflow. If the
-// coflow loads several links equally, the bottleneck is the one with the most bytes in all.
-func (r *run) byLoad(path []topo.LinkID, own map[topo.LinkID]units.Bytes, rec flows.CoflowRecord) []topo.LinkID {
-	path = slices.Clone(path)
+// coflow loads several links equally, the bottleneck is the one with the most bytes in all and, of links that differ by
+// less than one interval carries, which is what crosses the ends of intervals on the way, the first: the queue is there.
+func (r *run) byLoad(way []topo.LinkID, own map[topo.LinkID]units.Bytes, rec flows.CoflowRecord) []topo.LinkID {
+	path := slices.Clone(way)
 	load := map[topo.LinkID]time.Duration{}
 	for _, l := range path {
 		s := &r.res.Links[l]
@@ -129,6 +130,12 @@ func (r *run) byLoad(path []topo.LinkID, own map[topo.LinkID]units.Bytes, rec fl
 	takes := func(l topo.LinkID) time.Duration { return r.fabric.Link(l).Rate.TimeToSend(own[l]) }
 	slices.SortStableFunc(path, func(a, b topo.LinkID) int { return cmp.Or(cmp.Compare(takes(b), takes(a)), byLoad(a, b)) })
 	if len(path) > 1 {
+		most := path[0]
+		first := way[slices.IndexFunc(way, func(l topo.LinkID) bool {
+			return takes(l) == takes(most) && load[most]-load[l] < r.res.Links[l].Interval
+		})]
+		at := slices.Index(path, first)
+		path[0], path[at] = first, most
 		slices.SortStableFunc(path[1:], byLoad)
 	}
 	return path
