@@ -116,7 +116,7 @@ func (m Machine) Run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, console.Close()) }()
 		cmd.Dir, cmd.Stderr, cmd.Stdout = filepath.Dir(m.Console), console, console
 		// It leaves a directory for its management console there.
-		cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
+		cmd.Env = append(os.Environ(), "HOME=/proc/self/cwd")
 		defer func() { err = errors.Join(err, os.RemoveAll(filepath.Join(cmd.Dir, ".uml"))) }()
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
