@@ -143,8 +143,12 @@ func TestSampledQueueIsWhatTCShows(t *testing.T) {
 			}
 		}
 		t.Logf("%d of %d polls beside samples, %d off by more than a frame", compared, len(polls), far)
-		if compared < 20 {
-			t.Error("too few polls were beside samples")
+		least := 20
+		if netnstest.Emulated() { // tc takes a quarter of a second there
+			least = 3
+		}
+		if compared < least {
+			t.Errorf("too few polls were beside samples, want %d", least)
 		}
 		return 20*far <= compared
 	})
