@@ -14,6 +14,8 @@
 # make dist    packages for amd64 and arm64 in bin/dist: archives, .deb, .rpm, images, lists of
 #              components (CycloneDX) and checksums; the same bytes from the same commit and Go
 # make uml-kernel LINUX=linux-source-7.2.tar.xz  a kernel of user-mode Linux for virtual time
+# make truth   compares runs in real time with the same in virtual time, with TRUTH_FLAGS such as
+#              "-kernel bin/linux"; half an hour on a quiet machine (docs/fidelity.md)
 # make test-vm  the privileged tests on Debian's stock kernel, in qemu (docs/testing.md)
 # make test-dist  tests of what make dist has packaged: the same bytes from a clone, on fresh Debian and
 #              Ubuntu, on an emulated arm64, in the image; installs debootstrap and others if they are missing; 20 minutes
@@ -41,7 +43,7 @@ export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat 
 export CGO_ENABLED = 0
 export GOFLAGS    += -trimpath
 
-.PHONY: all build install uninstall man completions dist test-dist demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm uml-kernel test-engines check nightly lint bench fuzz clean
+.PHONY: all build install uninstall man completions dist test-dist demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm uml-kernel test-engines check nightly lint bench truth fuzz clean
 
 # OUT is the directory of everything that is built.
 OUT ?= bin
@@ -168,7 +170,10 @@ lint:
 bench:
 	$(SUDO) $(GO) run ./scripts/bench $(BENCH_FLAGS)
 
-# Every fuzz target, FUZZTIME each, with the number of inputs that it executed; fewer than
+truth: build
+	$(SUDO) $(GO) run ./scripts/truth -testbed $(OUT)/testbed $(TRUTH_FLAGS)
+
+# Every fuzz target, FUZZTIME each, in one program of its package, with the number of inputs that it executed; fewer than
 # FUZZLEAST is a failure. Minimizing an input takes 10 executions at most: by default it takes up
 # to a minute, in which a target executes few other inputs. Before Go 1.27, fuzzing that ends
 # during minimization may print "context deadline exceeded" and fail without a failing input
@@ -176,9 +181,12 @@ bench:
 FUZZTIME  ?= 20s
 FUZZLEAST ?= 200
 fuzz:
-	@mkdir -p bin; failed=0; for d in $$($(GO) list -f '{{.Dir}}' ./...); do p=.$${d#$(CURDIR)}; \
-		for f in $$(sed -n 's/^func \(Fuzz[^(]*\)(.*/\1/p' $$p/*_test.go 2>/dev/null); do \
-			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p >bin/fuzz.log 2>&1; code=$$?; \
+	@mkdir -p bin; failed=0; cache=$$($(GO) env GOCACHE)/fuzz; for d in $$($(GO) list -f '{{.Dir}}' ./...); do p=.$${d#$(CURDIR)}; \
+		targets=$$(sed -n 's/^func \(Fuzz[^(]*\)(.*/\1/p' $$p/*_test.go 2>/dev/null); [ -n "$$targets" ] || continue; \
+		$(GO) test -c -vet=off -ldflags='-s -w' -fuzz=. -o bin/fuzz.test $$p || { failed=1; continue; }; \
+		for f in $$targets; do \
+			(cd $$p && $(CURDIR)/bin/fuzz.test -test.run='^$$' -test.fuzz="^$$f$$" -test.fuzztime=$(FUZZTIME) -test.fuzzminimizetime=10x \
+				-test.fuzzcachedir="$$cache/$$p" -test.timeout=10m -test.paniconexit0) >bin/fuzz.log 2>&1; code=$$?; \
 			if [ $$code != 0 ] && { grep -q 'Failing input written\|panic\|hung or terminated' bin/fuzz.log || ! grep -q '^ *context deadline exceeded$$' bin/fuzz.log; }; then \
 				cat bin/fuzz.log; failed=1; continue; fi; \
 			n=$$(sed -n 's/^fuzz: elapsed: .*, execs: \([0-9]*\) .*/\1/p' bin/fuzz.log | tail -n 1); \

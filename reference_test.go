@@ -99,9 +99,9 @@ func TestPolicyReference(t *testing.T) {
 		}
 		return text
 	}
-	for _, role := range catalog.All().Roles() {
-		fmt.Fprintf(&b, "\n## %s policies\n", role)
-		entries := catalog.All().Entries(role)
+	for _, role := range catalog.All() {
+		fmt.Fprintf(&b, "\n## %s policies\n", role.Name)
+		entries := catalog.All().Entries(role.Name)
 		key := func(p catalog.Param) string { return p.Name + p.Values() + p.Unit + p.Doc }
 		var several []catalog.Param     // that more than one policy has
 		values := map[string][]string{} // of them, by policy
@@ -114,7 +114,7 @@ func TestPolicyReference(t *testing.T) {
 			}
 		}
 		for _, e := range entries {
-			fmt.Fprintf(&b, "\n### %s\n\n%s\n", policyHeading(role, e.Name), e.Doc)
+			fmt.Fprintf(&b, "\n### %s\n\n%s\n", policyHeading(role.Name, e.Name), e.Doc)
 			var own []catalog.Param
 			var names []string // of the others
 			for _, p := range e.Params {
@@ -139,8 +139,15 @@ func TestPolicyReference(t *testing.T) {
 			}
 		}
 		if len(several) > 0 {
-			fmt.Fprintf(&b, "\n### Shared parameters of %s policies\n", role)
+			fmt.Fprintf(&b, "\n### Shared parameters of %s policies\n", role.Name)
 			list(several, func(p catalog.Param) []string { return slices.Compact(slices.Sorted(slices.Values(values[key(p)]))) })
+		}
+		for i, part := range role.Parts {
+			if i == 0 {
+				fmt.Fprintf(&b, "\n## Parts of %s policies\n", role.Name)
+			}
+			fmt.Fprintf(&b, "\n### Part `%s`\n\n%s\n", part.Name, part.Doc)
+			list(part.Params, func(p catalog.Param) []string { return []string{initial(p)} })
 		}
 	}
 	b.WriteString("\n")
@@ -236,12 +243,13 @@ func TestExportReference(t *testing.T) {
 		doc := strings.NewReplacer(", since the start of the repeat", "", ", the same in each arm", "").Replace(c.Doc) // as the head of the page states
 		return entry{name, strings.TrimPrefix(kind, " "), strings.TrimPrefix(doc, "of ")}
 	}
-	common := export.Tables()[3].Columns[:4] // of flows and of the tables after it
+	first := slices.IndexFunc(export.Tables(), func(t export.Table) bool { return t.Name == "flows" })
+	common := export.Tables()[first].Columns[:4] // of flows and of the tables after it
 	count := map[entry]int{}
 	var several []entry
 	for i, table := range export.Tables() {
 		for j, c := range table.Columns {
-			if i >= 3 && j < 4 && row(c.Name, c) != row(common[j].Name, common[j]) {
+			if i >= first && j < 4 && row(c.Name, c) != row(common[j].Name, common[j]) {
 				t.Errorf("the first columns of %s are not those of other tables", table.Name)
 			}
 			if count[row(c.Name, c)]++; count[row(c.Name, c)] != 2 {
@@ -285,7 +293,7 @@ func TestExportReference(t *testing.T) {
 			switch {
 			case count[row(c.Name, c)] < 2:
 				own = append(own, row(name, c))
-			case i < 3 || j >= 4:
+			case i < first || j >= 4:
 				shared = append(shared, "`"+name+"`")
 			}
 		}

@@ -400,6 +400,17 @@ func missingRows(schema map[string]any, doc, policies string) []string {
 			}
 		}
 	}
+	for _, one := range list(object(object(schema, "$defs"), "part"), "anyOf") {
+		for name, params := range object(one, "properties") {
+			_, own, _ := strings.Cut(policies, "\n### Part `"+name+"`\n")
+			own, _, _ = strings.Cut(own, "\n### ")
+			for param := range object(params, "properties") {
+				if !lists(own, param) {
+					missing = append(missing, fmt.Sprintf("policies of parts: %s.%s", name, param))
+				}
+			}
+		}
+	}
 	slices.Sort(missing)
 	return missing
 }
@@ -429,6 +440,7 @@ func TestScenarioReferenceIsComplete(t *testing.T) {
 		{"`arms` as a list", "- `placement` ", "`arms` as a list: placement"},
 		{"`sebf`", "- `padding` ", "policies of coflow: sebf.padding"},
 		{"`fifo`", "`backfill`", "policies of coflow: fifo.backfill"},
+		{"Part `split`", "- `per_job` ", "policies of parts: split.per_job"},
 	} {
 		texts := []string{doc, policies}
 		of := 0

@@ -26,10 +26,25 @@ type CoflowInstance interface {
 	Decide(v *CoflowView, s *Schedule)
 }
 
-// Replayer is a CoflowInstance whose answers are logged. In a replay it gets each before the decision.
+// Replayer is an instance of a policy whose answers are logged. In a replay it gets each before its decision, in their
+// order.
 type Replayer interface {
 	Replay(answer []byte, latency time.Duration)
 }
+
+// Answered is a Placer that is a process outside of the program.
+type Answered interface {
+	// Answered returns the newest answer as the process gave it, and the time until the placement takes effect.
+	Answered() (answer []byte, latency time.Duration)
+}
+
+// OutsideError is the reason why a process outside of the program could not decide. It ends the run.
+type OutsideError struct{ Err error }
+
+func (e OutsideError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e OutsideError) Unwrap() error { return e.Err }
 
 // Triggers selects the events that cause a decision while coflows are unfinished. A change
 // of a link, a route or a host always causes one immediately. Coflows or Every must be

@@ -386,6 +386,12 @@ type Assignment struct {
 	// Kill are attempts on any host. Their tasks become pending again, except those that have other attempts.
 	Kill []jobs.AttemptID
 
+	// Err, Answer and Latency are those of a process outside of the program, as in a Schedule. Launches, backups and kills
+	// reach their hosts after Latency; their slots are taken at once.
+	Err     error
+	Answer  []byte
+	Latency time.Duration
+
 	scratch scratch
 }
 
@@ -400,6 +406,7 @@ type Launch struct {
 // Reset empties the assignment and keeps its memory for the next decision.
 func (a *Assignment) Reset() {
 	a.Launch, a.Backup, a.Kill = a.Launch[:0], a.Backup[:0], a.Kill[:0]
+	a.Err, a.Answer, a.Latency = nil, nil, 0
 	a.scratch.reset()
 }
 

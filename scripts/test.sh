@@ -59,6 +59,7 @@ named() { # named PATTERN: the tests of ON_PACKETS that have such a line, in eac
 }
 # They judge no durations, and see nothing of other tests. Those that boot guests use whole processors.
 unjudged=$(named '^\tt[.]Parallel[(][)]') guests=$(named '^\t.*needsGuests[(]t[)]')
+booting=$(for p in $ON_PACKETS; do ! grep -q 'needsGuests(t)' $p/*_test.go || echo $p; done)
 # The storage of a shared machine can stall for a second. Tests on packets write to memory where there
 # is room, so that they judge the program and not the storage.
 memory=${TMPDIR:-/tmp}
@@ -83,24 +84,49 @@ tests() { # tests NAME FLAGS... PACKAGES...: the results are in bin/tests-NAME.j
 		--jsonfile "$file" -- -shuffle=on -vet=off "$@"
 }
 
-# Tests on packets wait most of the time: those that judge no durations run two at a time.
-on_packets() { # on_packets NAME FLAGS...: the tests of ON_PACKETS
-	TMPDIR="$memory" GOTMPDIR="$memory" tests "$@" -parallel 2 $ON_PACKETS # t.TempDir prefers the latter
+# Tests on packets wait most of the time: those that judge no durations run two at a time. t.TempDir prefers GOTMPDIR.
+raced_packets() { # raced_packets FLAGS...: the tests of ON_PACKETS under the race detector
+	CGO_ENABLED=1 TMPDIR="$memory" GOTMPDIR="$memory" tests race-packets -p 2 -race "$@" -parallel 2 $ON_PACKETS
+}
+
+# Linked once for all passes.
+programs=$PWD/bin/programs
+on_packets() { # on_packets NAME FLAGS... PACKAGES...: tests of ON_PACKETS, one package after another
+	file=bin/tests-$1.json
+	shift
+	flags= packages=
+	for word; do
+		case $word in
+		./*) packages="$packages $word" ;;
+		*) flags="$flags -test.${word#-}" ;;
+		esac
+	done
+	TMPDIR="$memory" GOTMPDIR="$memory" $yield $sudo bin/gotestsum --format pkgname --format-icons text --format-hide-empty-pkg \
+		--hide-summary=skipped --jsonfile "$file" --raw-command -- sh -c '
+			failed=0 go=$1 programs=$2 packages=$3
+			shift 3
+			for p in $packages; do
+				(cd $p && $go tool test2json -t -p testbed/${p#./} $programs/${p##*/}.test -test.v=test2json -test.paniconexit0 \
+					-test.shuffle=on -test.parallel=2 "$@") || failed=1
+			done
+			exit $failed' sh $GO $programs "$packages" $flags
 }
 
 # By default each program under the race detector waits for a second after its main function.
 export GORACE="${GORACE:-atexit_sleep_ms=10}"
 export CGO_ENABLED=0
-limits="-timeout 1h"
+limits="-timeout=1h"
 case $mode in
-short) limits="-short -timeout 20m" raced= ;;
-all) raced=$concurrent race_limits="-short -timeout 20m" ;;
+short) limits="-short -timeout=20m" raced= ;;
+all) raced=$concurrent race_limits="-short -timeout=20m" ;;
 nightly)
 	export TESTBED_NIGHTLY=1
 	raced=$rest race_limits=$limits
 	;;
 esac
 compile ./...
+rm -rf $programs
+$sudo $GO test -c -ldflags='-s -w' -o $programs/ $ON_PACKETS || exit 1
 [ -z "$raced" ] || CGO_ENABLED=1 compile -race $raced $ON_PACKETS
 # What computes yields to tests on packets that judge no durations: no test does under the race detector.
 {
@@ -109,32 +135,35 @@ compile ./...
 		CGO_ENABLED=1 tests race -race $race_limits $raced || computed=1
 	fi
 	tests plain $limits $rest || computed=1
-	[ $mode = short ] || tests plain-guests $limits -run "^($guests)\$" $ON_PACKETS || computed=1 # they are long
+	[ $mode = short ] || on_packets plain-guests $limits -run="^($guests)\$" $booting || computed=1 # they are long
 	exit $computed
 } &
 if [ -n "$raced" ]; then
-	CGO_ENABLED=1 on_packets race-packets -p 2 -race $race_limits || failed=1
+	raced_packets $race_limits || failed=1
 fi
-on_packets plain-unjudged -p 1 $limits -run "^($unjudged)\$" || failed=1
+on_packets plain-unjudged $limits -run="^($unjudged)\$" $ON_PACKETS || failed=1
 wait $! || failed=1
 # The others have the processors to themselves, one package at a time.
-on_packets plain-packets -p 1 $limits -skip "^($unjudged|$guests)\$" || failed=1
+on_packets plain-packets $limits -skip="^($unjudged|$guests)\$" $ON_PACKETS || failed=1
 
-# The reasons of skips, with their number, and the tests that left a duration unjudged. A test logs the
-# reason before it is skipped. The race detector's own are those of the other pass.
-cat bin/tests-plain*.json | awk '
+# The reasons of skips, with their number, the tests that left a duration unjudged or repeated attempts, and the numbers
+# of both. A test logs the reason before it is skipped. The race detector's own are those of the other pass.
+summary=$(cat bin/tests-plain*.json | awk '
 	match($0, /"Package":"[^"]*","Test":"[^"]*"/) { test = substr($0, RSTART, RLENGTH) }
 	/"Action":"output"/ && sub(/.*_test\.go:[0-9]+: /, "") {
 		sub(/\\n"}$/, "")
 		said[test] = $0
-		if (/^timing not judged: /) print test ": " $0
+		if (/^(timing not judged|attempt repeated): /) print test ": " $0
 	}
 	/"Action":"skip"/ {
 		sub(/ by make check: .*/, " by make check", said[test])
 		sub(/ by make nightly: .*/, " by make nightly", said[test])
 		print "skipped: " said[test]
 	}
-' | sed 's,"Package":"testbed/*,,; s/","Test":"/ /; s/": /: /' | sort | uniq -c | sort -rn
+' | sed 's,"Package":"testbed/*,,; s/","Test":"/ /; s/": /: /')
+echo "$summary" | sort | uniq -c | sort -rn
+count() { echo "$summary" | grep -c ": $1: "; }
+echo "$name: attempts repeated: $(count 'attempt repeated'), tests with timing not judged: $(count 'timing not judged')"
 took=$(($(date +%s) - begin))
 [ $failed = 0 ] && result=OK || result=FAILED
 echo "$name: $result after $((took / 60)) min $((took % 60)) s"

@@ -240,7 +240,7 @@ reports completion times from captured packets, each with a verdict on its fidel
 			root.AddCommand(c)
 		}
 	}
-	group("run", a.demoCmd(), a.initCmd(), profiled(a.runCmd()), profiled(a.simCmd()), a.shardsCmd(), a.mergeCmd(), a.suiteCmd(), a.validateCmd(), a.planCmd(), profiled(a.reportCmd()), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.runsCmd(), a.schemaCmd(), a.traceCmd(), a.workloadCmd())
+	group("run", a.demoCmd(), a.initCmd(), profiled(a.runCmd()), profiled(a.simCmd()), a.shardsCmd(), a.mergeCmd(), a.suiteCmd(), a.validateCmd(), a.planCmd(), profiled(a.reportCmd()), a.compareCmd(), a.plotCmd(), a.exportCmd(), a.pcapCmd(), a.replayCmd(), a.graphCmd(), a.runsCmd(), a.schemaCmd(), a.policyCmd(), a.traceCmd(), a.workloadCmd(), a.gymCmd())
 	group("hand", a.upCmd(), a.downCmd(), a.psCmd(), a.inspectCmd(), a.execCmd(), a.shellCmd(), a.faultCmd())
 	group("machine", a.doctorCmd(), a.calibrateCmd(), a.gcCmd(), a.versionCmd())
 	root.AddCommand(a.guardCmd())

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
 	"testing"
 
@@ -21,6 +22,9 @@ func TestMain(m *testing.M) {
 		if err := os.Setenv(raceEnv, raceDefault); err != nil {
 			panic(err)
 		}
+	}
+	if signal.Ignored(os.Interrupt) { // as in the background of a script: programs that tests start would ignore it too
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
 	testscript.Main(tests{m}, map[string]func(){"reach": reach, "offloads": offloads, "testbed": func() { os.Exit(Process()) }})
 }

@@ -55,6 +55,7 @@ Exit code 3 means that an arm is void and was not compared.`,
   testbed compare runs/cubic runs/bbr --varying fabric.congestion_control
   testbed compare runs/old1 runs/new1 runs/old2 runs/new2 --varying seed,version
   testbed compare runs/before runs/after --fail-if 'cct > 3%' --fail-if 'job_time > 5%'
+  testbed compare runs/before runs/after --html > compare.html
   testbed compare runs/before runs/after --json | jq '.comparisons[].figures'`,
 		Args: between(1, -1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -76,7 +77,7 @@ Exit code 3 means that an arm is void and was not compared.`,
 			if err != nil {
 				return err
 			}
-			if err := a.show(&form, written{data: out, terminal: out.Terminal, markdown: out.Markdown, csv: out.CSV}); err != nil {
+			if err := a.show(&form, written{data: out, terminal: out.Terminal, markdown: out.Markdown, csv: out.CSV, html: out.Page}); err != nil {
 				return err
 			}
 			switch {
@@ -97,5 +98,6 @@ Exit code 3 means that an arm is void and was not compared.`,
 	cmd.Flags().StringSliceVar(&o.Varying, "varying", nil, "compare runs that differ in these `keys` of the scenario (also: version, machine)")
 	cmd.Flags().StringArrayVar(&gates, "fail-if", nil, "fail if the change of an average has this `bound`, such as 'cct > 3%' (repeatable)")
 	form.add(cmd, "comparison and metric")
+	cmd.Flags().BoolVar(&form.html, "html", false, "write a page of HTML")
 	return cmd
 }

@@ -21,7 +21,7 @@ import (
 const helpWidth = 90
 
 func (a *app) exportCmd() *cobra.Command {
-	var formats struct{ parquet, csv bool }
+	var formats struct{ parquet, csv, perfetto bool }
 	var o export.Options
 	var out string
 	var names, tableNames, completions []string
@@ -45,6 +45,7 @@ same table is replaced, any other only with --force, and a file of a run directo
   testbed export runs/* --parquet -o all
   testbed export runs/quickstart-20260102-150405-ab12 --csv --table coflows | head
   testbed export runs/quickstart-20260102-150405-ab12 --json --table flows -o flows.jsonl
+  testbed export runs/quickstart-20260102-150405-ab12 --perfetto -o trace.json
   testbed export --list`,
 		Args: runsOrList(&list),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -56,14 +57,14 @@ same table is replaced, any other only with --force, and a file of a run directo
 			for _, f := range []struct {
 				set bool
 				is  export.Format
-			}{{formats.parquet, export.Parquet}, {formats.csv, export.CSV}, {a.json, export.JSONLines}} {
+			}{{formats.parquet, export.Parquet}, {formats.csv, export.CSV}, {a.json, export.JSONLines}, {formats.perfetto, export.Perfetto}} {
 				if f.set {
 					format = f.is
 					formatsGiven++
 				}
 			}
 			if formatsGiven != 1 {
-				return usageError{errors.New("export: expected one of --parquet, --csv and --json")}
+				return usageError{errors.New("export: expected one of --parquet, --csv, --json and --perfetto")}
 			}
 			chosen := export.Tables()
 			if len(names) > 0 {
@@ -78,6 +79,12 @@ same table is replaced, any other only with --force, and a file of a run directo
 					chosen = append(chosen, t)
 				}
 			}
+			if format == export.Perfetto {
+				if len(names) > 0 {
+					return usageError{errors.New("export --perfetto writes one trace: omit --table")}
+				}
+				chosen = []export.Table{export.Trace}
+			}
 			return a.export(args, chosen, format, o, out)
 		},
 		ValidArgsFunction: completeDirs,
@@ -85,6 +92,7 @@ same table is replaced, any other only with --force, and a file of a run directo
 	f := cmd.Flags()
 	addList(cmd, &list, "tables and their columns")
 	f.BoolVar(&formats.parquet, "parquet", false, "write Parquet")
+	f.BoolVar(&formats.perfetto, "perfetto", false, "write a trace of jobs, coflows, flows, decisions, queues and windows for ui.perfetto.dev")
 	addCSV(cmd, &formats.csv, "one file per table")
 	addOutput(cmd, &out, "", "directory; with one --table a file, default: standard output")
 	f.StringSliceVar(&names, "table", nil, "write only these `tables` (default: all)")

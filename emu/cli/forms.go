@@ -2,7 +2,7 @@ package cli
 
 import (
 	"cmp"
-	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -15,8 +15,8 @@ import (
 
 // forms holds the flags for the output format of figures.
 type forms struct {
-	markdown, csv bool
-	width         widthFlag
+	markdown, csv, html bool
+	width               widthFlag
 }
 
 // add adds the flags. A row of the CSV is for what row says.
@@ -28,14 +28,17 @@ func (f *forms) add(cmd *cobra.Command, row string) {
 
 // check rejects flags that exclude each other, before anything is done.
 func (f *forms) check(a *app) error {
-	n := 0
-	for _, set := range []bool{f.markdown, f.csv, a.json} {
-		if set {
-			n++
+	var given []string
+	for _, form := range []struct {
+		set  bool
+		name string
+	}{{f.markdown, "--markdown"}, {f.csv, "--csv"}, {f.html, "--html"}, {a.json, "--json"}} {
+		if form.set {
+			given = append(given, form.name)
 		}
 	}
-	if n > 1 {
-		return usageError{errors.New("--markdown, --csv and --json exclude each other: give one of them")}
+	if len(given) > 1 {
+		return usageError{fmt.Errorf("%s exclude each other: give one of them", strings.Join(given, " and "))}
 	}
 	return f.width.check()
 }
@@ -46,6 +49,7 @@ type written struct {
 	terminal func(io.Writer, tables.Style) error
 	markdown func(io.Writer) error
 	csv      func(io.Writer) error
+	html     func(io.Writer) error
 }
 
 // show writes figures in the selected format.
@@ -55,6 +59,8 @@ func (a *app) show(f *forms, w written) error {
 		return w.markdown(a.stdout)
 	case f.csv:
 		return w.csv(a.stdout)
+	case f.html:
+		return w.html(a.stdout)
 	}
 	return a.print(w.data, func(out io.Writer) error {
 		return w.terminal(out, f.width.style(a))

@@ -24,6 +24,7 @@ func (a *app) graphCmd() *cobra.Command {
 	var f scenarioFlags
 	var out, format, arm string
 	var repeat int
+	var brief bool
 	cmd := &cobra.Command{
 		Use: "graph SCENARIO|TESTBED|RUN", Short: "Draw a fabric, and its load in a run, as SVG or DOT",
 		Long: `Graph draws the fabric of a scenario file, of a testbed that is up, or of a run
@@ -32,6 +33,7 @@ link in one repeat of one arm, computed from the captures. Loads of host links i
 every frame. Loads of uplinks are estimates: flows and blocks between racks, without
 acknowledgements, divided evenly over the spines.`,
 		Example: `  testbed graph scripts/quickstart/scenario.yaml -o fabric.svg
+  testbed graph large.yaml --brief -o fabric.svg
   testbed graph lab --format dot | dot -Tpdf -o lab.pdf
   testbed graph runs/quickstart-20260102-150405-ab12 --arm sebf+sinbad -o load.svg`,
 		Args: exactly(1),
@@ -48,6 +50,9 @@ acknowledgements, divided evenly over the spines.`,
 			write := draw.SVG
 			if how == "dot" {
 				write = draw.DOT
+			}
+			if o.Brief = brief; brief && how == "dot" {
+				return usageError{errors.New("--brief: has no effect on DOT")}
 			}
 			if err := write(&b, fabric, o); err != nil {
 				return err
@@ -70,6 +75,7 @@ acknowledgements, divided evenly over the spines.`,
 	}
 	addOutput(cmd, &out, "", ".svg or .dot file; default: standard output")
 	addFormat(cmd, &format, []string{"svg", "dot"})
+	cmd.Flags().BoolVar(&brief, "brief", false, "leave out switches and hosts of a large fabric, and state their numbers")
 	addArm(cmd, &arm, "of a run directory; default: the first")
 	addRepeat(cmd, &repeat, "of a run directory; default: 0")
 	return cmd

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -44,19 +45,7 @@ type inspector struct {
 	order    inspect.Order
 	top      int // links of each group to show; 0 is all
 	watch    bool
-}
-
-// snapshot is one result of inspect, as in its JSON.
-type snapshot struct {
-	Testbed string    `json:"testbed"`
-	At      time.Time `json:"at"`
-	// Interval is the requested one, or the testbed's age for totals. The figures of a link
-	// cover the time between its own two readings.
-	Interval time.Duration    `json:"interval_ns"`
-	Total    bool             `json:"since_build"`
-	Summary  inspect.Summary  `json:"summary"`
-	Links    []inspect.Link   `json:"links"`
-	Switches []inspect.Switch `json:"switches"`
+	serve    string // address and port, or ""
 }
 
 func (a *app) inspectCmd() *cobra.Command {
@@ -77,11 +66,17 @@ the plan is shown with the planned rate. Drops are "total +in the interval". Wit
 
 With --watch it repeats until Ctrl-C or the end of the testbed: in place on a terminal,
 as consecutive blocks elsewhere, and as one line of JSON each with --json. A run builds
-a testbed for each arm and repeat.`,
+a testbed for each arm and repeat.
+
+With --serve it answers HTTP requests at an address until Ctrl-C: / is a page that draws
+the links while they work, /metrics has metrics for Prometheus, and /events is a stream of
+snapshots (server-sent events). It follows a run from testbed to testbed, and waits where
+there is none. The name can be that of a run. Everyone who reaches the address can read it.`,
 		Example: `  sudo testbed inspect
   sudo testbed inspect lab --watch --top 8
   sudo testbed inspect lab --links 'leaf*<>spine*' --interval 5s
   sudo testbed inspect lab --links 'leaf0>h0-*' --sort drops
+  sudo testbed inspect --serve 127.0.0.1:9464
   sudo testbed inspect --json --watch | jq -c '[.at, .summary.busiest]'`,
 		Args:              between(0, 1),
 		ValidArgsFunction: a.completeTestbeds,
@@ -95,17 +90,20 @@ a testbed for each arm and repeat.`,
 			if err := in.check(); err != nil {
 				return usageError{err}
 			}
+			if in.serve != "" {
+				if err := a.needRoot("inspect", entersNamespaces); err != nil {
+					return err
+				}
+				return in.serveHTTP(cmd.Context(), strings.Join(args, ""), links)
+			}
 			if in.entry, err = a.find(cmd.Context(), args); err != nil {
 				return err
 			}
 			if in.entry.Problem != nil {
 				return in.entry.Problem
 			}
-			if in.fabric, err = in.entry.State.Shape.Build(); err != nil {
-				return fmt.Errorf("testbed %s: %w", in.entry.State.ID, err)
-			}
-			if in.ids, err = findLinks(in.fabric, links); err != nil {
-				return usageError{fmt.Errorf("--links: %w", err)}
+			if err := in.choose(links); err != nil {
+				return err
 			}
 			if err := a.needRoot("inspect", entersNamespaces); err != nil {
 				return err
@@ -115,6 +113,7 @@ a testbed for each arm and repeat.`,
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&in.watch, "watch", "w", false, "repeat until Ctrl-C")
+	f.StringVar(&in.serve, "serve", "", "serve a live page, metrics for Prometheus and events at this `address` and port")
 	f.DurationVar(&in.interval, "interval", defaultInterval, "measurement interval (0: totals since the testbed was built)")
 	f.StringArrayVar(&links, "links", nil, "show only the links that match this `pattern`, such as \"leaf*<>spine1\" (repeatable)")
 	f.IntVar(&in.top, "top", 0, "show only the first `N` host links and N uplinks, by utilisation unless --sort is set (default: all)")
@@ -127,8 +126,26 @@ a testbed for each arm and repeat.`,
 	return cmd
 }
 
+// choose builds the fabric of the entry, and finds the links that match any of the patterns.
+func (in *inspector) choose(patterns []string) (err error) {
+	if in.fabric, err = in.entry.State.Shape.Build(); err != nil {
+		return fmt.Errorf("testbed %s: %w", in.entry.State.ID, err)
+	}
+	if in.ids, err = findLinks(in.fabric, patterns); err != nil {
+		return usageError{fmt.Errorf("--links: %w", err)}
+	}
+	return nil
+}
+
 func (in *inspector) check() error {
+	if _, err := netip.ParseAddrPort(in.serve); in.serve != "" && err != nil {
+		return fmt.Errorf("--serve %q: must be an IP address and a port, such as 127.0.0.1:9464", in.serve)
+	}
 	switch {
+	case in.serve != "" && (in.watch || in.json || in.top > 0):
+		return errors.New("--serve cannot be combined with --watch, --json and --top")
+	case in.serve != "" && in.interval == 0:
+		return fmt.Errorf("--interval 0 with --serve: expected a time such as %v", defaultInterval)
 	case in.top < 0:
 		return fmt.Errorf("--top %d: must be 0 (all) or more", in.top)
 	case in.interval == 0 && in.watch:
@@ -287,8 +304,8 @@ func readPorts(pin string) (time.Time, []kernel.Port, error) {
 	}
 }
 
-func (in *inspector) compare(was, now inspect.Reading) snapshot {
-	s := snapshot{Testbed: in.entry.State.ID, At: time.Now(), Interval: in.interval}
+func (in *inspector) compare(was, now inspect.Reading) inspect.Snapshot {
+	s := inspect.Snapshot{Testbed: in.entry.State.ID, At: time.Now(), Interval: in.interval}
 	if s.Total = in.interval == 0; s.Total {
 		s.Interval = in.entry.State.Age()
 	}
@@ -307,7 +324,7 @@ func (in *inspector) compare(was, now inspect.Reading) snapshot {
 }
 
 // show writes a snapshot in the selected format.
-func (in *inspector) show(s snapshot) error {
+func (in *inspector) show(s inspect.Snapshot) error {
 	if in.json {
 		e := json.NewEncoder(in.stdout)
 		e.SetEscapeHTML(false) // names of links hold a >

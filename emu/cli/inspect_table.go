@@ -14,7 +14,7 @@ import (
 
 // drawSnapshot writes the highlights, then the links and the switches, so that a small
 // terminal loses the end.
-func drawSnapshot(w io.Writer, s snapshot, style tables.Style) error {
+func drawSnapshot(w io.Writer, s inspect.Snapshot, style tables.Style) error {
 	over := "over " + s.Interval.Round(time.Millisecond).String()
 	if s.Total {
 		over = "since it was built, " + s.Interval.Round(time.Second).String() + " ago"

@@ -6,10 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"math"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +42,7 @@ func TestInspectFitsItsWidth(t *testing.T) {
 		now[id] = inspect.Sample{At: time.Unix(1, 0), Counters: inspect.Counters{Bytes: 1_222_222, Packets: 88_888_888, Dropped: 2_000_000_000, Backlog: 1_234_567,
 			Rate: 8_333_333, Limit: 1_234_567}}
 	}
-	s := snapshot{Testbed: strings.Repeat("x", 40), Links: inspect.Links(f, was, now), Interval: time.Second}
+	s := inspect.Snapshot{Testbed: strings.Repeat("x", 40), Links: inspect.Links(f, was, now), Interval: time.Second}
 	s.Summary, s.Switches = inspect.Summarize(s.Links), inspect.Switches(f, s.Links)
 	var b bytes.Buffer
 	if err := drawSnapshot(&b, s, plainStyle(0)); err != nil {
@@ -97,7 +102,7 @@ func (p place) inspect(t *testing.T, args ...string) map[string]inspect.Link {
 
 func links(t *testing.T, b []byte) map[string]inspect.Link {
 	t.Helper()
-	var s snapshot
+	var s inspect.Snapshot
 	if err := json.Unmarshal(b, &s); err != nil {
 		t.Fatalf("%v in\n%s", err, b)
 	}
@@ -279,5 +284,89 @@ func TestInspectWatch(t *testing.T) {
 	p.run(t, 0, "down", "lab")
 	if code, errs := end(nil); code != 0 || !strings.Contains(errs, "testbed lab is gone") {
 		t.Errorf("down: exit code %d, %q", code, errs)
+	}
+}
+
+// A server shows a testbed that comes, goes and comes again, and ends with 0 on Ctrl-C.
+func TestInspectServes(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	c := p.command(t, "inspect", "lab", "--serve", "127.0.0.1:0", "--interval", "100ms")
+	r, err := c.StderrPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewScanner(r)
+	said.Scan()
+	var url string
+	if _, err := fmt.Sscanf(said.Text(), "serving %s until Ctrl-C", &url); err != nil {
+		t.Fatalf("it says %q: %v", said.Text(), err)
+	}
+	await := func(want string) string {
+		t.Helper()
+		for begun := time.Now(); ; <-time.After(20 * time.Millisecond) {
+			answer, err := http.Get(url + "metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(answer.Body)
+			if err := errors.Join(err, answer.Body.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), want) {
+				return string(text)
+			}
+			if time.Since(begun) > time.Minute {
+				t.Fatalf("no %q in\n%s", want, text)
+			}
+		}
+	}
+	await("testbed_up 0\n")
+	p.upHere(t)
+	text := await("testbed_up 1\n")
+	for _, want := range []string{`testbed_info{testbed="lab",scenario="small"} 1`, `testbed_link_rate_bytes_per_second{link="h0-00>leaf0"} 2500000`,
+		`testbed_link_queue_limit_bytes{link="h0-00>leaf0"} 50000`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	const packets, frame = 20, 1014 // fewer than the queue holds
+	send := p.sender(t)
+	before := await("testbed_link_sent_packets_total")
+	sent := regexp.MustCompile(`testbed_link_sent_bytes_total\{link="h0-00>leaf0"\} (\d+)`)
+	count := func(text string) (n int) {
+		if found := sent.FindStringSubmatch(text); found != nil {
+			n, _ = strconv.Atoi(found[1])
+		}
+		return n
+	}
+	for range packets {
+		send(frame)
+	}
+	await(fmt.Sprintf("testbed_link_sent_bytes_total{link=\"h0-00>leaf0\"} %d\n", count(before)+packets*frame))
+	p.run(t, 0, "down", "lab")
+	await("testbed_up 0\n")
+	p.run(t, 0, "up", "scenario.yaml", "--name", "lab")
+	await("testbed_up 1\n")
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for said.Scan() {
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("Ctrl-C: %v", err)
+	}
+}
+
+func TestServeNeedsAnAddress(t *testing.T) {
+	for _, args := range [][]string{{"--serve", ":9464"}, {"--serve", "localhost:9464"}, {"--serve", "127.0.0.1"},
+		{"--serve", "127.0.0.1:0", "--watch"}, {"--serve", "127.0.0.1:0", "--json"}, {"--serve", "127.0.0.1:0", "--interval", "0"}} {
+		var errs bytes.Buffer
+		if code := Main(t.Context(), append([]string{"inspect"}, args...), strings.NewReader(""), io.Discard, &errs); code != exitUsage {
+			t.Errorf("%v: exit code %d, %s", args, code, &errs)
+		}
 	}
 }

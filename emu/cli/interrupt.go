@@ -20,7 +20,7 @@ import (
 
 // computing are the verbs that change nothing on the machine but the files that they
 // write at their end, and those that begin so and then call effects.
-var computing = []string{"run", "sim", "demo", "suite", "validate", "plan", "report", "compare", "plot", "export", "pcap", "replay", "graph", "runs", "schema", "trace", "workload", "version", "help", "completion"}
+var computing = []string{"run", "sim", "demo", "suite", "validate", "plan", "report", "compare", "plot", "export", "pcap", "replay", "graph", "runs", "schema", "policy", "trace", "workload", "gym", "version", "help", "completion"}
 
 // interruptGrace is the time that a computing verb has to return by itself once it is
 // interrupted. A single decision of a policy, which cannot be interrupted, can take

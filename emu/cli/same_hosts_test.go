@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -122,16 +123,16 @@ func TestProgramsUseTheCongestionControl(t *testing.T) {
 			p.upHere(t)
 			server := p.command(t, "exec", "h1-00", "--", "timeout", "20", "iperf3", "-s", "-1")
 			client := p.command(t, "exec", "h0-00", "--", "sh", "-c",
-				"until iperf3 -c h1-00 -t 1; do sleep 0.1; done")
+				"until iperf3 -c h1-00 -t 15; do sleep 0.1; done") // until both ends were seen
 			client.Stdout = nil
-			for _, c := range []interface{ Start() error }{server, client} {
+			for _, c := range []*exec.Cmd{server, client} {
 				if err := c.Start(); err != nil {
 					t.Fatal(err)
 				}
 			}
 			uses := regexp.MustCompile(`(?m)^ESTAB.*\n\s+(\w+) `)
 			seen := map[string]int{}
-			for start := time.Now(); len(seen) < 2 && time.Since(start) < 10*time.Second; {
+			for start := time.Now(); len(seen) < 2 && time.Since(start) < 15*time.Second; {
 				for _, host := range []string{"h0-00", "h1-00"} {
 					out, _ := p.run(t, 0, "exec", host, "--", "ss", "-tinH")
 					for _, m := range uses.FindAllStringSubmatch(strings.TrimSpace(out), -1) {
@@ -145,10 +146,12 @@ func TestProgramsUseTheCongestionControl(t *testing.T) {
 			if len(seen) < 2 {
 				t.Errorf("connections were seen on %v, want both hosts", seen)
 			}
-			if err := client.Wait(); err != nil {
-				t.Error(fmt.Errorf("iperf3: %w", err))
+			for _, c := range []*exec.Cmd{client, server} {
+				if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Error(err)
+				}
+				_ = c.Wait() // by the signal
 			}
-			_ = server.Wait() // timeout(1) bounds it
 		})
 	}
 }

@@ -173,8 +173,8 @@ func (a *app) schemaCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "schema", Short: "Print the JSON schema of scenario files",
 		Long: `Schema prints the JSON schema of scenario files. Editors use it for completion and checks.
-With --messages it prints that of the messages between the program and a coflow policy that is a
-process (docs/writing-a-policy.md).`,
+With --messages it prints that of the messages between the program and a policy outside of it
+(docs/writing-a-policy.md).`,
 		Example: `  testbed schema > scenario.schema.json
   # then, as the first line of a scenario:
   # yaml-language-server: $schema=scenario.schema.json`,

@@ -38,7 +38,8 @@ func (a *app) traceSimulateCmd() *cobra.Command {
 		Long: `Simulate runs a whole trace under each policy in the model of the papers on coflows: one
 non-blocking switch between the ports of the trace, fluid flows, no packets. It does not
 require root. Policies are those of scenarios (docs/policies.md), with parameters as in
-aalo:interval=8ms. To run the same policies on packets, use "testbed run".
+aalo:interval=8ms, processes ("exec=python3 mine.py") and WebAssembly modules (wasm=mine.wasm). To
+run the same policies on packets, use "testbed run".
 
 By default, 1 MB (10⁶ bytes) takes 8 ms on a port, flows from a port to itself count like
 others, and coflows arrive at the times of the trace. --batch and --quantum reproduce the
@@ -49,6 +50,7 @@ code 4. Policies run in parallel as far as the memory allows.`,
 		Example: `  testbed trace simulate FB2010-1Hr-150-0.txt
   testbed trace simulate FB2010-1Hr-150-0.txt -p fair -p sebf:allocation=greedy -p philae --baseline fair
   testbed trace simulate FB2010-1Hr-150-0.txt -p aalo -p philae --interval 8ms --json
+  testbed trace simulate FB2010-1Hr-150-0.txt -p sebf -p 'exec=python3 mine.py,timeout=1s' -p wasm=mine.wasm
   testbed trace simulate FB2010-1Hr-150-0.txt -p philae-sim --rate 1073736000bps --mb MiB --batch 10.24s --quantum 8ms`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +59,7 @@ code 4. Policies run in parallel as far as the memory allows.`,
 			}
 			var errs []error
 			for _, text := range texts {
-				p, err := comparison.ParsePolicy(text)
+				p, err := comparison.ParsePolicy(catalog.RoleCoflow, text)
 				errs = append(errs, err)
 				o.Policies = append(o.Policies, p)
 			}
@@ -153,6 +155,9 @@ code 4. Policies run in parallel as far as the memory allows.`,
 		var names []string
 		for _, e := range catalog.All().Entries(catalog.RoleCoflow) {
 			names = append(names, e.Name+"\t"+e.Doc)
+		}
+		for _, e := range catalog.All()[0].External {
+			names = append(names, e.Name+"=\t"+e.Doc)
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	})

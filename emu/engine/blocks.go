@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -26,6 +27,7 @@ type blocks struct {
 	failed     map[workloads.BlockID]bool   // failed blocks, about which events may still arrive
 	stopped    map[workloads.BlockID]*write // blocks that were stopped, with their targets
 	placements []policies.Placement         // by time, pruned by recentPlacements
+	placed     []placed                     // by time
 
 	// attempt returns the attempt of a task that writes a block, its zero value for none.
 	attempt func(workloads.BlockID) jobs.AttemptID
@@ -37,6 +39,15 @@ type write struct {
 	targets []topo.HostID
 	rest    []workloads.Block
 	lost    []topo.HostID // targets that the pipeline has dropped
+	at      time.Duration // of the request
+	// decided reports that the placement has not taken effect yet: its pipeline does not exist.
+	decided bool
+}
+
+// placed is a block whose placement takes effect later.
+type placed struct {
+	at time.Duration
+	id workloads.BlockID
 }
 
 // request is a block that waits to be placed and its writer's next blocks.
@@ -111,6 +122,45 @@ func (x *blocks) due() time.Duration {
 	return coordinator.MultipleOf(x.every, x.waiting[0].at)
 }
 
+// nextWake returns the time at which a request must be placed, or a placement takes effect.
+func (x *blocks) nextWake() time.Duration {
+	if len(x.placed) > 0 {
+		return min(x.due(), x.placed[0].at)
+	}
+	return x.due()
+}
+
+// startPlaced starts the pipelines of placements that take effect. A block with a host that has been lost since is placed
+// again.
+func (x *blocks) startPlaced() error {
+	for len(x.placed) > 0 && x.placed[0].at <= x.now {
+		w := x.active[x.placed[0].id]
+		x.placed = x.placed[1:]
+		if w == nil || !w.decided {
+			continue
+		}
+		if len(w.lost) == 0 {
+			x.startChain(w)
+		} else if err := x.placeBlock(request{w.at, x.drop(w)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startChain marks the request of a block and starts its pipeline.
+func (x *blocks) startChain(w *write) {
+	w.decided = false
+	b := w.block
+	hashes := make([]uint32, len(w.targets))
+	for hop := range hashes {
+		hashes[hop] = workloads.HopHash(x.cfg.Seed, b.ID, hop)
+	}
+	x.command(
+		Mark{Kind: MarkWrite, ID: int(b.ID), Host: b.Client, Parts: b.Replicas, Size: b.Size, Waited: x.now - w.at, Attempt: x.attempt(b.ID)},
+		StartChain{Block: b, Targets: slices.Clone(w.targets), Hashes: hashes})
+}
+
 // placeWaiting places the requests that are due, in the order of the policy. If a block
 // fails, its writer requests the next one, which is placed after them if it is due too.
 func (x *blocks) placeWaiting() error {
@@ -167,6 +217,19 @@ func (x *blocks) placeBlock(r request) error {
 		v.Placements = x.recentPlacements()
 	}
 	targets, err := x.cfg.Placement.Place(&v, b, workloads.Stream(x.cfg.Seed, "placement", int(b.ID)))
+	if x.cfg.Watcher != nil {
+		x.cfg.Watcher.Placement(&v, b, targets, err)
+	}
+	var latency time.Duration
+	if p, ok := x.cfg.Placement.(policies.Answered); ok {
+		var answer []byte
+		if answer, latency = p.Answered(); answer != nil {
+			x.command(Decided{PlacementRole, answer, latency})
+		}
+	}
+	if outside := (policies.OutsideError{}); errors.As(err, &outside) {
+		return err
+	}
 	if err != nil {
 		if lost, full := x.lostHosts(), x.fullHosts(); lost+full > 0 {
 			// With all hosts available, the policy might have succeeded.
@@ -181,19 +244,22 @@ func (x *blocks) placeBlock(r request) error {
 	if err := x.checkTargets(b, targets); err != nil {
 		return err
 	}
-	hashes := make([]uint32, len(targets))
-	for hop := range hashes {
-		hashes[hop] = workloads.HopHash(x.cfg.Seed, b.ID, hop)
-	}
 	for _, h := range targets {
 		x.hosts[h].allocate(b)
 		x.hostChanged(h)
 	}
 	x.placements = append(x.placements, policies.Placement{At: x.now, Block: b.ID, Client: b.Client, Size: b.Size, Hosts: slices.Clone(targets)})
-	x.active[b.ID] = &write{block: b, targets: targets, rest: rest[1:]}
-	x.command(
-		Mark{Kind: MarkWrite, ID: int(b.ID), Host: b.Client, Parts: b.Replicas, Size: b.Size, Waited: x.now - r.at, Attempt: x.attempt(b.ID)},
-		StartChain{Block: b, Targets: slices.Clone(targets), Hashes: hashes})
+	w := &write{block: b, targets: targets, rest: rest[1:], at: r.at, decided: true}
+	x.active[b.ID] = w
+	if latency == 0 {
+		x.startChain(w)
+		return nil
+	}
+	at := x.now + latency
+	if n := len(x.placed); n > 0 { // no decision overtakes another
+		at = max(at, x.placed[n-1].at)
+	}
+	x.placed = append(x.placed, placed{at, b.ID})
 	return nil
 }
 
@@ -265,6 +331,10 @@ func (x *blocks) stop(id workloads.BlockID) {
 	w := x.active[id]
 	if w == nil {
 		return // it has not been placed, or has ended
+	}
+	if w.decided {
+		x.drop(w)
+		return
 	}
 	x.failed[id], x.stopped[id] = true, &write{block: w.block, lost: slices.Clone(w.targets)}
 	x.drop(w)

@@ -96,6 +96,9 @@ func (e *Engine) initControl() error {
 	if c.Coordinator, err = coordinator.New(e.cfg.Coflow, 0, false); err != nil {
 		return fmt.Errorf("engine: %w", err)
 	}
+	if e.cfg.Watcher != nil {
+		c.Needs = Observed(c.Needs)
+	}
 	if e.cfg.Control.Latency < 0 {
 		return fmt.Errorf("engine: control latency %v: must be 0 or more", e.cfg.Control.Latency)
 	}
@@ -111,7 +114,7 @@ func (e *Engine) initControl() error {
 // for none. The step may be later, as it is on packets.
 func (e *Engine) NextWake() time.Duration {
 	c := &e.control
-	next := min(e.blocks.due(), e.writers.next(), e.tasks.nextWake(), e.forks())
+	next := min(e.blocks.nextWake(), e.writers.next(), e.tasks.nextWake(), e.forks())
 	if len(e.coflows.active) == 0 {
 		return next
 	}
@@ -228,11 +231,14 @@ func (e *Engine) decide() error {
 	s := &c.schedule
 	s.Reset()
 	c.Policy.Decide(v, s)
+	if e.cfg.Watcher != nil {
+		e.cfg.Watcher.Coflow(v, s)
+	}
 	if err := e.accept(v, s); err != nil {
 		return fmt.Errorf("coflow policy %T: %w", e.cfg.Coflow, err)
 	}
 	if s.Answer != nil {
-		e.command(Decided{s.Answer, s.Latency})
+		e.command(Decided{CoflowRole, s.Answer, s.Latency})
 	}
 	// No decision overtakes another.
 	c.arrives = e.now + e.cfg.Control.Latency + s.Latency

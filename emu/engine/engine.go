@@ -52,6 +52,8 @@ type Config struct {
 	Alpha float64
 	// Tasks are the jobs of tasks; nil for none.
 	Tasks *TaskConfig
+	// Watcher is notified of decisions; nil for none. The coflow policy then also sees the facts of Observed.
+	Watcher Watcher
 	// IDs are the first IDs of the coflows, flows and blocks that the engine starts itself, to fetch
 	// blocks and for tasks. They must be above those of the workload.
 	IDs workloads.IDs
@@ -277,7 +279,7 @@ func (e *Engine) act() error {
 			}
 			e.deliver()
 		}
-		for _, due := range []func() error{e.writers.startWriters, e.blocks.placeWaiting, e.reads.serve} {
+		for _, due := range []func() error{e.writers.startWriters, e.blocks.placeWaiting, e.blocks.startPlaced, e.reads.serve} {
 			if err := due(); err != nil {
 				return err
 			}

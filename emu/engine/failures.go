@@ -161,7 +161,9 @@ func (x *blocks) hostEnded(n hostEnded) {
 	for _, id := range slices.Sorted(maps.Keys(x.active)) {
 		w := x.active[id]
 		if w.block.Client == n.host {
-			x.command(StopChain{Block: id})
+			if !w.decided {
+				x.command(StopChain{Block: id})
+			}
 			x.failWriter(x.drop(w), n.why)
 		} else {
 			x.dropReplica(w, n.host)

@@ -357,10 +357,15 @@ func Replay(ctx context.Context, r io.Reader, e *Engine) (Replayed, error) {
 	}
 }
 
-// answered passes the answer of a process outside of the program to the policy.
+// answered passes the answers of processes outside of the program to their policies.
 func (e *Engine) answered(cmds []json.RawMessage) error {
-	policy, ok := e.control.Policy.(policies.Replayer)
-	if !ok {
+	by := map[Role]policies.Replayer{}
+	for role, policy := range map[Role]any{CoflowRole: e.control.Policy, PlacementRole: e.cfg.Placement, TaskRole: e.tasks.instance()} {
+		if p, ok := policy.(policies.Replayer); ok {
+			by[role] = p
+		}
+	}
+	if len(by) == 0 {
 		return nil
 	}
 	for i, raw := range cmds {
@@ -368,9 +373,13 @@ func (e *Engine) answered(cmds []json.RawMessage) error {
 		if err := json.Unmarshal(raw, &c); err != nil {
 			return fmt.Errorf("command %d: %w", i+1, err)
 		}
-		if c.Decided != nil {
-			policy.Replay(c.Decided.Answer, c.Decided.Latency)
+		if c.Decided == nil {
+			continue
 		}
+		if by[c.Decided.Role] == nil {
+			return fmt.Errorf("command %d: decision of a process for role %q, which has none", i+1, c.Decided.Role)
+		}
+		by[c.Decided.Role].Replay(c.Decided.Answer, c.Decided.Latency)
 	}
 	return nil
 }

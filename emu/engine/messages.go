@@ -241,9 +241,20 @@ type DropBlock struct {
 
 // Decided is a decision that a process outside of the program made, for the log. A backend does nothing.
 type Decided struct {
+	Role    Role `json:",omitempty"`
 	Answer  json.RawMessage
 	Latency time.Duration `json:",omitempty"`
 }
+
+// Role is the role of a policy that is a process.
+type Role string
+
+// The roles.
+const (
+	CoflowRole    Role = ""
+	PlacementRole Role = "placement"
+	TaskRole      Role = "tasks"
+)
 
 func (Decided) command()       {}
 func (StopTransfer) command()  {}

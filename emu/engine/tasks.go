@@ -67,6 +67,16 @@ type tasks struct {
 	writes   map[workloads.BlockID]*taskAttempt
 	served   map[jobs.JobID]map[jobs.AttemptID]units.Rate // at which hosts serve the outputs of stragglers
 	events   []tracker.Event                              // that the tracker has not seen yet
+	later    []later                                      // by time
+}
+
+// later are commands that have not reached their host yet: the start of an attempt with those about it that followed, or the
+// stop of one.
+type later struct {
+	at     time.Duration
+	starts bool
+	id     jobs.AttemptID
+	cmds   []tracker.Command
 }
 
 // thinking is a job that is submitted later, because the one that it follows has ended.
@@ -130,7 +140,11 @@ func newTasks(shared *core, c *coflows, b *blocks) (tasks, error) {
 			errs = append(errs, err)
 		}
 	}
-	t, err := tracker.New(tracker.Config{Fabric: x.core.cfg.Fabric, Scheduler: x.Scheduler, Slots: x.Slots, Resources: x.Resources, Space: x.Space,
+	var watcher func(*policies.TaskView, *policies.Assignment)
+	if o := x.core.cfg.Watcher; o != nil {
+		watcher = o.Tasks
+	}
+	t, err := tracker.New(tracker.Config{Watcher: watcher, Fabric: x.core.cfg.Fabric, Scheduler: x.Scheduler, Slots: x.Slots, Resources: x.Resources, Space: x.Space,
 		Blocks: stored, Cluster: x.cluster, Seed: x.core.cfg.Seed, Settings: x.Settings})
 	x.tracker = t
 	return x, errors.Join(append(errs, err)...)
@@ -189,10 +203,96 @@ func (x *tasks) nextWake() time.Duration {
 	if x.tracker == nil {
 		return NextNever
 	}
+	wake := x.tracker.NextWake()
 	if len(x.thinking) > 0 {
-		return min(x.thinking[0].at, x.tracker.NextWake())
+		wake = min(wake, x.thinking[0].at)
 	}
-	return x.tracker.NextWake()
+	if len(x.later) > 0 {
+		wake = min(wake, x.later[0].at)
+	}
+	return wake
+}
+
+// instance returns that of the scheduler; nil without jobs.
+func (x *tasks) instance() policies.TaskInstance {
+	if x.tracker == nil {
+		return nil
+	}
+	return x.tracker.Instance()
+}
+
+// delay keeps commands back that have not reached their host, and reports whether it did. No command overtakes another.
+func (x *tasks) delay(cmd tracker.Command) bool {
+	add := func(after time.Duration, l later) bool {
+		if l.at = x.now + after; len(x.later) > 0 {
+			l.at = max(l.at, x.later[len(x.later)-1].at)
+		}
+		x.later = append(x.later, l)
+		return true
+	}
+	// start returns the start of an attempt that has not reached its host; nil if it has.
+	start := func(id jobs.AttemptID) *later {
+		i := slices.IndexFunc(x.later, func(l later) bool { return l.starts && l.id == id })
+		if i < 0 {
+			return nil
+		}
+		return &x.later[i]
+	}
+	follows := func(id jobs.AttemptID) bool {
+		l := start(id)
+		if l != nil {
+			l.cmds = append(l.cmds, cmd)
+		}
+		return l != nil
+	}
+	switch cmd := cmd.(type) {
+	case tracker.StartAttempt:
+		return cmd.After > 0 && add(cmd.After, later{starts: true, id: cmd.Attempt, cmds: []tracker.Command{cmd}})
+	case tracker.StopAttempt:
+		if cmd.After > 0 {
+			return add(cmd.After, later{cmds: []tracker.Command{cmd}})
+		}
+		if l := start(cmd.Attempt); l != nil { // the host never knows of it
+			l.starts, l.cmds = false, nil
+		}
+	case tracker.ReadFrom:
+		if l := start(cmd.Attempt); l != nil {
+			first := l.cmds[0].(tracker.StartAttempt)
+			first.Source, first.Locality = cmd.Source, x.locality(cmd.Host, cmd.Source)
+			l.cmds[0] = first
+			return true
+		}
+	case tracker.StopFetch:
+		for i := range x.later {
+			x.later[i].cmds = slices.DeleteFunc(x.later[i].cmds, func(c tracker.Command) bool {
+				f, ok := c.(tracker.StartFetch)
+				return ok && f.ID == cmd.ID
+			})
+		}
+	case tracker.StartFetch:
+		return follows(cmd.Attempt)
+	case tracker.InputFetched:
+		return follows(cmd.Attempt)
+	case tracker.Compute:
+		return follows(cmd.Attempt)
+	case tracker.WriteOutput:
+		return follows(cmd.Attempt)
+	}
+	return false
+}
+
+// arrive carries out the commands that reach their hosts.
+func (x *tasks) arrive() error {
+	for len(x.later) > 0 && x.later[0].at <= x.now {
+		l := x.later[0]
+		x.later = x.later[1:]
+		for _, cmd := range l.cmds {
+			if err := x.carryOut(cmd); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // step submits the jobs that are due, lets the tracker process the events so far, and carries out its
@@ -202,6 +302,9 @@ func (x *tasks) step() error {
 		if err := x.jobArrived(x.thinking[0].job); err != nil {
 			return err
 		}
+	}
+	if err := x.arrive(); err != nil {
+		return err
 	}
 	evs := x.events
 	x.events = nil
@@ -217,10 +320,20 @@ func (x *tasks) step() error {
 	return nil
 }
 
-// do carries out a command. Some are about attempts that have failed, of which the tracker does not
-// know yet.
+// do carries out a command, now or when it reaches its host.
 func (x *tasks) do(cmd tracker.Command) error {
+	if x.delay(cmd) {
+		return nil
+	}
+	return x.carryOut(cmd)
+}
+
+// carryOut carries out a command. Some are about attempts that have failed, of which the tracker does not
+// know yet.
+func (x *tasks) carryOut(cmd tracker.Command) error {
 	switch cmd := cmd.(type) {
+	case tracker.Decided:
+		x.command(Decided{TaskRole, cmd.Answer, cmd.Latency})
 	case tracker.StartAttempt:
 		return x.start(cmd)
 	case tracker.ReadFrom:

@@ -35,6 +35,39 @@ var firstPlaces = placeFunc(func(v *policies.PlacementView, b workloads.Block, _
 	return out, nil
 })
 
+// latencies are those of decisions that take effect later, in turn.
+type latencies int
+
+func (l *latencies) next() time.Duration {
+	*l++
+	return []time.Duration{0, 300 * time.Millisecond, 1200 * time.Millisecond, 50 * time.Millisecond, 2 * time.Second}[*l%5]
+}
+
+// lateScheduler is a scheduler whose assignments take effect later.
+type lateScheduler struct{ policies.TaskScheduler }
+
+type lateInstance struct {
+	policies.Fetcher
+	latencies
+}
+
+func (s lateScheduler) New() policies.TaskInstance {
+	return &lateInstance{Fetcher: s.TaskScheduler.New().(policies.Fetcher)}
+}
+
+func (x *lateInstance) Assign(v *policies.TaskView, a *policies.Assignment) {
+	x.Fetcher.Assign(v, a)
+	a.Latency = x.next()
+}
+
+// latePlaces are firstPlaces whose placements take effect later.
+type latePlaces struct {
+	placeFunc
+	latencies
+}
+
+func (p *latePlaces) Answered() ([]byte, time.Duration) { return nil, p.next() }
+
 // taskRun is a backend without a network: each command ends after a random time, or fails. It checks
 // commands against what it knows of attempts and transfers.
 type taskRun struct {
@@ -208,6 +241,9 @@ func (b *taskRun) Do(_ context.Context, cmds []Command) error {
 		case StopRead:
 			b.stopFlow(cmd.ID)
 		case StartChain:
+			if slices.ContainsFunc(cmd.Targets, func(h topo.HostID) bool { return b.lost[h] }) || len(cmd.Targets) != cmd.Block.Replicas {
+				b.errorf("%d replicas of block %d on hosts %v: must be that many that are not lost", cmd.Block.Replicas, cmd.Block.ID, cmd.Targets)
+			}
 			b.blocks[cmd.Block.ID] = true
 			b.chains[cmd.Block.ID] = slices.Clone(cmd.Targets)
 			if b.fails("block") {
@@ -315,12 +351,12 @@ func drawTaskConfig(t *rapid.T) Config {
 	order.Order = schedulers.Fair{Starvation: schedulers.Starvation{MinTimeout: time.Second, FairTimeout: 2 * time.Second, Fraction: 1, Kill: rapid.Bool().Draw(t, "kill"), Every: time.Second}}
 	if rapid.Bool().Draw(t, "backups") {
 		order.Speculation = schedulers.DefaultSpeculation()
-		order.Speculation.By, order.Speculation.After, order.Speculation.Cap = schedulers.ByLATE, 0, 1
+		order.Speculation.After, order.Speculation.Cap = 0, 1
 		order.Speculation.TaskPercentile, order.Speculation.HostPercentile = 1, 0
 	}
 	if rapid.Bool().Draw(t, "clones") {
 		order.Cloning = schedulers.DefaultCloning()
-		order.Cloning.On, order.Cloning.Budget, order.Cloning.Utilization = true, 1, 1
+		order.Cloning.Budget, order.Cloning.Utilization = 1, 1
 		order.Cloning.Reads = rapid.SampledFrom([]schedulers.Reads{schedulers.FirstCopy, schedulers.ExclusiveCopy, schedulers.DelayedCopy}).Draw(t, "reads")
 	}
 	tasks.Scheduler = order
@@ -363,9 +399,13 @@ func drawTaskConfig(t *rapid.T) Config {
 		}
 		tasks.Jobs = append(tasks.Jobs, j)
 	}
+	var places policies.Placer = firstPlaces
+	if rapid.Bool().Draw(t, "latency") {
+		tasks.Scheduler, places = lateScheduler{order}, &latePlaces{placeFunc: firstPlaces}
+	}
 	coflow := always(free)
 	coflow.needs.Unlimited = rapid.Bool().Draw(t, "unlimited")
-	return Config{Fabric: f, Coflow: coflow, Placement: firstPlaces, Heartbeat: time.Second, Alpha: 0.2, Seed: 1,
+	return Config{Fabric: f, Coflow: coflow, Placement: places, Heartbeat: time.Second, Alpha: 0.2, Seed: 1,
 		Tasks: tasks, IDs: workloads.IDs{Coflow: 100, Flow: 100, Block: workloads.BlockID(len(tasks.Stored))}}
 }
 
@@ -402,6 +442,11 @@ func TestTasksUnderFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := &e.tasks
+		for _, l := range x.later {
+			if len(l.cmds) > 0 {
+				t.Errorf("commands %+v are left", l.cmds)
+			}
+		}
 		for what, n := range map[string]int{"attempts": len(x.running), "reads": len(x.reads), "fetches": len(x.flows), "writes": len(x.writes),
 			"flows": len(b.flows), "blocks": len(b.blocks), "open coflows": len(b.open) + len(e.coflows.open), "events": len(x.events)} {
 			if n > 0 {

@@ -138,6 +138,8 @@ type Samples struct {
 	// Engine is the longest wait of an event or an arrival for the engine.
 	Engine  time.Duration
 	Machine Machine
+	// Answers are those of policies that are processes, by role, except at latency measured.
+	Answers []Answers `json:",omitempty"`
 	// Clock are the steps of the wall clock during the run.
 	Clock []ClockStep `json:",omitempty"`
 	// Kernel are the differences between the kernel and the plan that came during the run. KernelLost states that
@@ -226,7 +228,7 @@ const (
 func Judge(s Samples, th Thresholds) verdict.Verdict {
 	checks := []verdict.Check{
 		Kernel(s.Kernel, s.KernelLost), clock(s, th), captureDrops(s), counters(s, th), delivered(s, th), spacing(s, th), lateness(s, th), disks(s, th), engine(s, th),
-		burst(s, th), frames(s, th), loss(s, th), stall(s, th), machine(s, th), foreign(s, th), queue(s, th), roundTrip(s, th),
+		burst(s, th), frames(s, th), loss(s, th), stall(s, th), policyLate(s, th), machine(s, th), foreign(s, th), queue(s, th), roundTrip(s, th),
 		retransmission(s, th), segments(s, th), flowControl(s, th), fluidModel(s, th),
 	}
 	othersDelayed(checks)

@@ -60,8 +60,8 @@ func TestCleanRunPasses(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if v.Level != verdict.Pass || len(v.Checks) != 21 {
-		t.Errorf("verdict %v of %d checks, want pass of 21", v.Level, len(v.Checks))
+	if v.Level != verdict.Pass || len(v.Checks) != 22 {
+		t.Errorf("verdict %v of %d checks, want pass of 22", v.Level, len(v.Checks))
 	}
 	if v := Judge(Samples{}, Default()); v.Level != verdict.Pass {
 		t.Errorf("a run in which nothing happened: %+v", v)
@@ -124,6 +124,10 @@ func TestEachCheckCatchesItsOwn(t *testing.T) {
 		{"stopped", "stall", func(s *Samples) { s.Stall = 80 * time.Millisecond }, verdict.Degraded},
 		{"stopped for long", "stall", func(s *Samples) { s.Stall = 300 * time.Millisecond }, verdict.Void},
 		{"engine kept waiting", "stall", func(s *Samples) { s.Engine = 90 * time.Millisecond }, verdict.Degraded},
+		{"a slow policy", "policy-late", func(s *Samples) {
+			s.Answers = []Answers{{"tasks", 100, 20 * time.Millisecond, 90 * time.Millisecond}, {"coflow", 100, 0, time.Second}}
+		}, verdict.Degraded},
+		{"a very slow policy", "policy-late", func(s *Samples) { s.Answers = []Answers{{"tasks", 1, 100 * time.Millisecond, 100 * time.Millisecond}} }, verdict.Void},
 		{"busy machine", "machine", func(s *Samples) { s.Machine.Others = 0.2 }, verdict.Degraded},
 		{"lumps for a moment", "packet-spacing", func(s *Samples) { s.Spacing[0].Poorest = Gaps{time.Second, 250 * time.Millisecond, 500, 250} }, verdict.Degraded},
 		{"one burst", "burst", func(s *Samples) { s.Bursts[0].Most = 65_536 }, verdict.Degraded},

@@ -15,6 +15,7 @@ import (
 
 // Sampled is what the samples of a trial show. It depends on the file of samples alone.
 type Sampled struct {
+	Zero     time.Time // the wall clock at the start of the trial
 	Links    []Link
 	Queues   []Queue       // that held or dropped packets
 	Lateness time.Duration // 99th percentile of the scheduling probe
@@ -229,7 +230,7 @@ func (x *sampling) follows(link int, was reading) {
 func (x *sampling) end() Sampled {
 	x.endRound()
 	x.endLook()
-	out := Sampled{Waiting: map[string][]Period{}, Lateness: time.Duration(x.lateness.ValueAtQuantile(99)) * time.Microsecond,
+	out := Sampled{Zero: x.Zero, Waiting: map[string][]Period{}, Lateness: time.Duration(x.lateness.ValueAtQuantile(99)) * time.Microsecond,
 		Stall: time.Duration(x.lateness.Max()) * time.Microsecond}
 	for i, q := range x.queues {
 		if q.Longest > 0 || q.Drops > 0 {

@@ -85,7 +85,7 @@ func TestPythonOnTrace(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := &external.Scheduler{}
+	s := external.Coflow(external.Settings{})
 	if err := s.Open(p, f, 1); err != nil {
 		t.Fatal(err)
 	}

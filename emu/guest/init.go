@@ -58,7 +58,11 @@ func First() {
 		fmt.Fprintln(os.Stderr, "init:", err)
 	}
 	for pid != 0 {
-		ended, err := unix.Wait4(-1, nil, 0, nil)
+		var status unix.WaitStatus
+		ended, err := unix.Wait4(-1, &status, 0, nil)
+		if ended == pid && status.Signaled() {
+			fmt.Fprintln(os.Stderr, "init: the program was ended by signal:", status.Signal()) // as for lack of memory
+		}
 		if ended == pid || err != nil && !errors.Is(err, unix.EINTR) {
 			break
 		}

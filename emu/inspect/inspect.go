@@ -231,6 +231,19 @@ func Switches(f *topo.Fabric, links []Link) []Switch {
 	return all
 }
 
+// Snapshot is one result, as in its JSON.
+type Snapshot struct {
+	Testbed string    `json:"testbed"`
+	At      time.Time `json:"at"`
+	// Interval is the requested one, or the testbed's age for totals. The figures of a link
+	// cover the time between its own two readings.
+	Interval time.Duration `json:"interval_ns"`
+	Total    bool          `json:"since_build"`
+	Summary  Summary       `json:"summary"`
+	Links    []Link        `json:"links"`
+	Switches []Switch      `json:"switches"`
+}
+
 // Summary holds the highlights of a reading.
 type Summary struct {
 	Links       int      `json:"links"`

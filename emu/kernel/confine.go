@@ -172,15 +172,26 @@ func (p *initProcess) send(what byte) error {
 	return err
 }
 
+// drainLooks is how often the process is looked at until it has forgotten a signal: for a second or more.
+const drainLooks = 500
+
 // received reports whether the process received a signal too, and forgets it. A signal from the
 // terminal, or to the process group, reaches it, this process and the command alike.
 func (p *initProcess) received(s syscall.Signal) bool {
 	const delivery = 2 * time.Millisecond // to all processes of a group
-	time.Sleep(delivery)
-	if deploy.SignalMask(fmt.Sprintf("/proc/%d", p.pid), "ShdPnd")>>(s-1)&1 == 0 {
+	pending := func() bool {
+		time.Sleep(delivery)
+		return deploy.SignalMask(fmt.Sprintf("/proc/%d", p.pid), "ShdPnd")>>(s-1)&1 == 1
+	}
+	if !pending() {
 		return false
 	}
-	_ = p.send(initDrain) // if it has ended, so has the command
+	_ = p.send(initDrain)  // if it has ended, so has the command
+	for range drainLooks { // or the next signal would be taken for this one
+		if !pending() {
+			break
+		}
+	}
 	return true
 }
 

@@ -100,8 +100,9 @@ type Measured struct {
 	RoundTrips []fidelity.RoundTrip
 	Disks      []fidelity.Disk
 	Losses     []fidelity.Loss
-	Engine     time.Duration    // the longest that the engine was late
-	Machine    fidelity.Machine // without Testbeds
+	Engine     time.Duration      // the longest that the engine was late
+	Answers    []fidelity.Answers // of policies that are processes
+	Machine    fidelity.Machine   // without Testbeds
 	Clock      []fidelity.ClockStep
 	// Kernel are changes of the kernel, and KernelLost states that reports of it are missing. The caller of Finish adds
 	// them.

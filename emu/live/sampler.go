@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"testbed/results/samples"
 	"testbed/topo"
 	"testbed/topo/units"
+	"testbed/workloads"
 )
 
 // sampler reads interface and qdisc counters: hosts' at every heartbeat, for the engine, and all links' as often as
@@ -35,7 +37,8 @@ type sampler struct {
 	begun bool
 	last  []queueReading // the newest of each link
 	looks int64
-	turn  int // which links are watched next
+	turn  int        // which links are watched next
+	waits *rand.Rand // times between readings
 }
 
 type port struct{ namespace, device string }
@@ -43,7 +46,7 @@ type port struct{ namespace, device string }
 func newSampler(f *topo.Fabric, ns map[string]*kernel.Namespace, out *samples.Writer) *sampler {
 	n := len(f.Links())
 	s := &sampler{fabric: f, at: map[string][]topo.LinkID{}, held: make([]units.Bytes, n), ns: ns, out: out, zero: time.Now(),
-		last: make([]queueReading, n)}
+		last: make([]queueReading, n), waits: workloads.Stream(0, "readings")}
 	for id, l := range f.Links() {
 		p := portOf(f, l)
 		s.ports, s.link = append(s.ports, p), append(s.link, f.LinkName(topo.LinkID(id)))
@@ -141,8 +144,8 @@ type queueReading struct {
 	dropped, marked uint32
 }
 
-// sampleLinks reads all links, and then up to n times, at intervals of d, those with packets that wait: such a link is
-// busy whatever comes in meanwhile, so it must send what its rate allows. It follows a link for several intervals,
+// sampleLinks reads all links, and then up to n times, at intervals of up to d, those with packets that wait: such a link
+// is busy whatever comes in meanwhile, so it must send what its rate allows. It follows a link for several intervals,
 // because what it sends is counted in whole frames at either end of a spell.
 // Of links of hosts whose queue is shorter than d, and of other links, it follows up to most.
 func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int) error {
@@ -151,7 +154,7 @@ func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int)
 		return nil
 	}
 	follow, err := s.lookAtAll(d, most)
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(s.wait(d))
 	defer timer.Stop()
 	for k := 1; k <= n && len(follow) > 0 && err == nil; k++ {
 		select {
@@ -159,10 +162,16 @@ func (s *sampler) sampleLinks(ctx context.Context, d time.Duration, n, most int)
 			return nil
 		case <-timer.C:
 		}
-		timer.Reset(d)
+		timer.Reset(s.wait(d))
 		follow, err = s.lookAgain(k, follow, d)
 	}
 	return err
+}
+
+// wait returns the time until the next reading: from half of d to d, drawn. With equal times a link would seem
+// to have packets waiting always whose sender has that period: a disk at 2 MB/s takes a packet of 16 KB in 8 ms.
+func (s *sampler) wait(d time.Duration) time.Duration {
+	return d/2 + time.Duration(s.waits.Int64N(int64(d/2)+1))
 }
 
 // followed is a link that is read again: as long as packets wait, or always.

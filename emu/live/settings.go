@@ -67,7 +67,7 @@ type Settings struct {
 	// one another at a full queue for good.
 	Jitter time.Duration `json:"jitter_ns"`
 	// Sample is the time between two looks for links with a long queue. What those
-	// deliver is measured over Interval, up to Spell times in a row.
+	// deliver is measured over half of Interval to all of it, up to Spell times in a row.
 	Sample   time.Duration `json:"sample_ns"`
 	Interval time.Duration `json:"interval_ns"`
 	Spell    int           `json:"spell"`

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -245,15 +244,10 @@ func newStrike(t *testing.T, p phase, replicas ...topo.HostID) *strike {
 	}
 	s.job(probeJob, everywhere, small, strikeSlots*6, jobs.Task{Rate: 2 * units.Mbps}, jobs.Task{Rate: 400 * units.Kbps}, 2*small/units.Bytes(10))
 
-	before := runtime.NumGoroutine()
+	running := goroutines(t)
+	before := running()
 	t.Cleanup(func() { // after the testbed is removed
-		deadline := time.Now().Add(netnstest.Patience(2 * time.Second))
-		for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if n := runtime.NumGoroutine(); n > before {
-			t.Errorf("%d goroutines, %d before", n, before)
-		}
+		awaitGoroutines(t, running, before)
 		if s.rig == nil {
 			return
 		}
@@ -381,6 +375,7 @@ func (s *strike) crash(t *testing.T, h topo.HostID, d time.Duration) {
 // A host that crashes in whatever phase an attempt on it is, and returns, costs this attempt and the
 // others on the host. All jobs end, all slots are free again, no task commits twice and nothing is left.
 func TestCrashInEveryPhase(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs jobs on packets, 17 s")
 	for _, p := range taskPhases {
 		t.Run(p.name, func(t *testing.T) {
@@ -400,6 +395,7 @@ func TestCrashInEveryPhase(t *testing.T) {
 // A host that crashes while clones of the attempt on it run, in whatever phase, costs no job: a clone wins, or the attempt
 // that the task gets next. With the time to make copies, a lost output has another copy or is computed again.
 func TestCrashAmongClonesInEveryPhase(t *testing.T) {
+	t.Parallel()
 	longtest.Nightly(t, "runs jobs on packets, 17 s")
 	for _, p := range taskPhases {
 		t.Run(p.name, func(t *testing.T) {
@@ -429,6 +425,7 @@ func TestCrashAmongClonesInEveryPhase(t *testing.T) {
 // If the host from which an attempt reads or fetches, or that stores a replica of its output, crashes, the
 // attempt continues with another one, or waits for the output of a new attempt.
 func TestCrashOfTheOtherEnd(t *testing.T) {
+	t.Parallel()
 	longtest.Nightly(t, "runs jobs on packets, 12 s")
 	for _, p := range taskPhases {
 		if !slices.Contains([]string{"read", "fetch", "write"}, p.name) {
@@ -452,6 +449,7 @@ func TestCrashOfTheOtherEnd(t *testing.T) {
 
 // A job fails if the only replica of its input is on a host that is lost. No other job does.
 func TestCrashOfTheOnlyReplica(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs jobs on packets, 4 s")
 	s := newStrike(t, taskPhases[0], 1)
 	s.hit = func(s *strike, _ time.Duration) { s.crash(t, s.from, 1500*time.Millisecond) }
@@ -460,6 +458,7 @@ func TestCrashOfTheOnlyReplica(t *testing.T) {
 
 // A host that returns before the master misses it has lost its attempts too.
 func TestShortCrash(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs jobs on packets, 4 s")
 	s := newStrike(t, taskPhases[3], 1, 4)
 	s.hit = func(s *strike, _ time.Duration) { s.crash(t, s.host, strikeDetect/2) }
@@ -471,6 +470,7 @@ func TestShortCrash(t *testing.T) {
 
 // An attempt that is killed in whatever phase ends, and its task runs again. Nothing else ends.
 func TestKillInEveryPhase(t *testing.T) {
+	t.Parallel()
 	longtest.Nightly(t, "runs jobs on packets, 15 s")
 	for _, p := range taskPhases {
 		t.Run(p.name, func(t *testing.T) {
@@ -490,6 +490,7 @@ func TestKillInEveryPhase(t *testing.T) {
 // Attempts on a host whose reports are lost for a second continue and commit. Meanwhile it gets no new
 // ones.
 func TestSilenceUnderTasks(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "runs jobs on packets, 3 s")
 	s := newStrike(t, taskPhases[0], 1, 4)
 	s.hit = func(s *strike, now time.Duration) {

@@ -1,11 +1,14 @@
 package live
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
-	"runtime"
+	"regexp"
+	"runtime/pprof"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -74,6 +77,39 @@ func taskRead(size units.Bytes, rate units.Rate) engine.StartTransfer {
 
 func readMark(size units.Bytes) engine.Mark {
 	return engine.Mark{Kind: engine.MarkCoflow, ID: 7, Host: 0, Parts: 1, Size: size}
+}
+
+// goroutines returns a function that counts the goroutines which this test has started, directly or not, and itself, but
+// not those of tests that run next to it.
+func goroutines(t *testing.T) (running func() int) {
+	pprof.SetGoroutineLabels(pprof.WithLabels(t.Context(), pprof.Labels("test", t.Name())))
+	mine := regexp.MustCompile(`(?m)^(\d+) @.*\n# labels: .*` + regexp.QuoteMeta(strconv.Quote(t.Name())))
+	return func() (n int) {
+		var b bytes.Buffer
+		if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range mine.FindAllSubmatch(b.Bytes(), -1) {
+			k, err := strconv.Atoi(string(m[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += k
+		}
+		return n
+	}
+}
+
+// awaitGoroutines waits until no more goroutines run than before.
+func awaitGoroutines(t *testing.T, running func() int, before int) {
+	t.Helper()
+	n := running()
+	for deadline := time.Now().Add(netnstest.Patience(2 * time.Second)); n > before && time.Now().Before(deadline); n = running() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n > before || n == 0 {
+		t.Errorf("%d goroutines, %d before", n, before)
+	}
 }
 
 // left checks that nothing of tasks is left on the disks of hosts but the stored blocks.
@@ -266,6 +302,7 @@ func TestDropOfOutputs(t *testing.T) {
 // In whatever phase an attempt is stopped, the run ends with no files, goroutines or connections of it,
 // no record and no problem.
 func TestStopOfATask(t *testing.T) {
+	t.Parallel()
 	const size = 10 * units.MB
 	block := workloads.Block{ID: 9, Client: 0, Size: size, Replicas: 2, Packet: 16 * units.KB, Window: 4}
 	from := jobs.AttemptID{Task: jobs.TaskID{Job: 1}}
@@ -290,27 +327,22 @@ func TestStopOfATask(t *testing.T) {
 			[]engine.Command{engine.StopChain{Block: 9}, engine.Mark{Kind: engine.MarkBlockStopped, ID: 9, Host: 0, Parts: 2, Size: size}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			running := goroutines(t)
 			r := newTaskRig(t, size, nil)
 			moment := func(m wire.Moment) engine.Command {
 				return engine.MarkTask{Moment: m, Host: 0, Attempt: mapAttempt, Reads: true, Locality: policies.RackLocal, Size: size}
 			}
 			r.do(t, moment(wire.AttemptStarted))
 			time.Sleep(netnstest.Patience(50 * time.Millisecond)) // until all that start with a run are done
-			before := runtime.NumGoroutine()
+			before := running()
 			r.do(t, tt.start...)
 			time.Sleep(200 * time.Millisecond)
-			if tt.name != "spilled" && runtime.NumGoroutine() == before {
+			if tt.name != "spilled" && running() == before {
 				t.Error("nothing is running")
 			}
 			r.do(t, append(tt.stop, moment(wire.AttemptKilled))...)
 			r.transfer.Wait()
-			deadline := time.Now().Add(netnstest.Patience(2 * time.Second))
-			for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
-				time.Sleep(10 * time.Millisecond)
-			}
-			if n := runtime.NumGoroutine(); n > before {
-				t.Errorf("%d goroutines, %d before", n, before)
-			}
+			awaitGoroutines(t, running, before)
 			if len(r.byFlow)+len(r.chains) > 0 {
 				t.Errorf("flows %v and blocks %v run", r.byFlow, r.chains)
 			}

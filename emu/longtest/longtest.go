@@ -32,6 +32,10 @@ const (
 // summaries of make test and make test-vm count it.
 const NotJudged = "timing not judged: "
 
+// Repeated begins the message of a test that judges timing when it repeats an attempt; the reason follows. The summaries
+// of make test and make check count it.
+const Repeated = "attempt repeated: "
+
 // Skip skips the test under -short. Why is what takes long, and how long.
 func Skip(t testing.TB, why string) {
 	t.Helper()

@@ -56,6 +56,7 @@ type Process struct {
 	exited    chan struct{} // closed when it has ended and its group is killed
 	status    error         // how it ended; read it once exited is closed
 	failed    error         // the first error of Ask
+	raised    bool          // by follow
 }
 
 // Start starts a process in a process group of its own, as the user who called sudo, if any.
@@ -140,12 +141,36 @@ func (p *Process) Ask(line []byte, use func([]byte) (bool, error)) (time.Duratio
 	if p.failed != nil {
 		return 0, p.failed
 	}
+	p.follow()
 	began := time.Now()
 	p.asked++
 	if err := p.ask(line, began.Add(p.cfg.Timeout), use); err != nil {
 		p.failed = p.blame(fmt.Errorf("line %d to it: %w%s", p.asked, err, p.said.last(p.over())))
 	}
 	return time.Since(began), p.failed
+}
+
+// follow gives the process a real-time priority while this thread has one, as while packets are timed: its answers would
+// wait for all packets, and decisions for its answers. What it starts has none. Without the right to do so it has none
+// either, and the check policy-late judges the answers.
+func (p *Process) follow() {
+	is, err := unix.SchedGetAttr(0, 0)
+	if err != nil || (is.Policy == unix.SCHED_RR || is.Policy == unix.SCHED_FIFO) == p.raised {
+		return
+	}
+	p.raised = !p.raised
+	is.Flags |= unix.SCHED_FLAG_RESET_ON_FORK
+	p.reap.Lock()
+	defer p.reap.Unlock()
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.pid))
+	if err != nil || p.reaped {
+		return
+	}
+	for _, t := range threads {
+		if id, err := strconv.Atoi(t.Name()); err == nil {
+			_ = unix.SchedSetAttr(id, is, 0)
+		}
+	}
 }
 
 func (p *Process) ask(line []byte, until time.Time, use func([]byte) (bool, error)) error {
@@ -250,8 +275,9 @@ func (p *Process) Close(last []byte) error {
 	p.reap.Unlock()
 	<-p.exited
 	p.killDescendants()
-	closeAll([]*os.File{p.in, p.out, p.said.from})
+	_ = p.said.from.SetReadDeadline(time.Now().Add(exitGrace)) // no process writes any more, unless one hides
 	<-p.said.ended
+	closeAll([]*os.File{p.in, p.out, p.said.from})
 	return err
 }
 

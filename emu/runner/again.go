@@ -18,6 +18,7 @@ import (
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/pcap"
+	"testbed/results/plot"
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/safefile"
@@ -176,18 +177,21 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 	var all []oneAgain
 	for i, name := range repeats {
 		files := x.files(name)
-		res, err := flows.Reduce(ctx, captures[i], flows.Options{Read: read, Skip: files.changed})
+		s, known, unread := files.measured()
+		files.recorded = &recorded{s, known}
+		res, err := flows.Reduce(ctx, captures[i], flows.Options{Read: read, Skip: files.changed, Spacing: spacings(s.Bursts, s.Sampled)})
 		if errors.Is(err, fs.ErrNotExist) {
 			one, ended, err := x.figures(files, name)
 			if err != nil {
 				return nil, fmt.Errorf("report: %w", err)
 			}
 			if ended {
+				one.rep.Samples = files.samples()
 				all = append(all, one)
 			}
 			continue
 		}
-		if err != nil {
+		if err := cmp.Or(err, unread); err != nil {
 			return nil, fmt.Errorf("report: %w", err)
 		}
 		if err := x.belongs(name, &res.Meta); err != nil {
@@ -197,6 +201,7 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 		if err != nil {
 			return nil, fmt.Errorf("report: %w", err)
 		}
+		rep.Samples = files.samples()
 		all = append(all, oneAgain{res.Meta, rep})
 	}
 	if len(all) == 0 {
@@ -205,7 +210,7 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 	slices.SortStableFunc(all, func(a, b oneAgain) int {
 		return cmp.Or(cmp.Compare(a.meta.ArmIndex, b.meta.ArmIndex), cmp.Compare(a.meta.Repeat, b.meta.Repeat))
 	})
-	x.in.RunID, x.in.Scenario = all[0].meta.RunID, all[0].meta.Scenario
+	x.in.RunID, x.in.Scenario, x.in.Draw = all[0].meta.RunID, all[0].meta.Scenario, plot.OnPage
 	if m != nil {
 		x.in.RunID, x.in.Scenario, x.in.Noise, x.in.Partial, x.in.Looks = m.Run, m.Scenario, m.Noise, m.Partial, m.Looks
 		x.in.FluidModel, x.in.VirtualTime = m.Backend == rundir.Fluid, m.Backend == rundir.Virtual

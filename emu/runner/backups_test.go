@@ -45,15 +45,15 @@ tasks: {map_slots: 2, reduce_slots: 1, output: {packet: 16KB}}
 faults: [{at: 1ms, kind: slow-cpu, host: h0-00, share: 0.1}]
 arms:
   - {name: none, coflow: fair, placement: hdfs, tasks: fifo}
-  - {name: other, coflow: fair, placement: hdfs, tasks: {name: fifo, speculation: late, late_after: 1500ms, late_slow_host: 0}}
+  - {name: other, coflow: fair, placement: hdfs, tasks: {name: fifo, with: [{speculation: {after: 1500ms, slow_host: 0}}]}}
 `
 
 // Jobs do not wait for the tasks of a slow host with LATE, nor small ones with Dolly, on the fluid model.
 func TestBackupsOnTheFluidModel(t *testing.T) {
 	for name, text := range map[string]string{
 		"late": slowHost,
-		"dolly": strings.NewReplacer("maps: 12", "maps: 4", "speculation: late, late_after: 1500ms, late_slow_host: 0",
-			"cloning: dolly, clone_budget: 1, clone_utilization: 1").Replace(slowHost),
+		"dolly": strings.NewReplacer("maps: 12", "maps: 4", "speculation: {after: 1500ms, slow_host: 0}",
+			"cloning: {budget: 1, utilization: 1}").Replace(slowHost),
 	} {
 		r, w := workOf(t, text, 0)
 		all := simulateTasks(t, r, w)
@@ -76,7 +76,7 @@ func TestBackupsOnPackets(t *testing.T) {
 	t.Parallel()
 	longtest.Skip(t, "runs jobs of tasks on packets, 15 s")
 	text := strings.Replace(manyTasks, "tasks: {name: fair, kill: true, fair_timeout: 200ms, kill_interval: 200ms}",
-		"tasks: {name: fair, speculation: late, late_after: 200ms, late_cap: 1, late_slow_task: 1, late_slow_host: 0}", 1)
+		"tasks: {name: fair, with: [{speculation: {after: 200ms, cap: 1, slow_task: 1, slow_host: 0}}]}", 1)
 	dir, _, whole, seen := runOneArm(t, text+"faults: [{at: 1s, kind: slow-cpu, host: h2-02, share: 0.25, for: 3s}]\n")
 	sameFromCaptures(t, dir, whole)
 	sameAttempts(t, seen.Attempts, whole.Records.Attempts)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"testbed/emu/fidelity"
 	"testbed/emu/kernel/netnstest"
 	"testbed/emu/longtest"
 	"testbed/hosts/wire"
@@ -130,6 +131,37 @@ func TestCapturesAloneGiveWriteRequests(t *testing.T) {
 	dir, _, whole, _ := runOneArm(t, jobsAndBackground[:arms])
 	if n := sameFromCaptures(t, dir, whole); n["write requests"] < 5 || n["jobs"] != 5 {
 		t.Errorf("records %v: want 5 jobs and their requests", n)
+	}
+	linksAreMeasuredAgain(t, dir)
+}
+
+// linksAreMeasuredAgain checks that a report finds the bursts and the spacing of packets that the run found.
+func linksAreMeasuredAgain(t *testing.T, dir string) {
+	t.Helper()
+	want, known, err := repeatFiles{dir: dir}.measured()
+	if err != nil || !known {
+		t.Fatal(known, err)
+	}
+	got := want
+	got.Spacing, got.Bursts = nil, nil
+	packets, gaps := 0, 0
+	for _, b := range want.Bursts {
+		packets += b.Packets
+		got.Bursts = append(got.Bursts, fidelity.Conformance{Link: b.Link, Rate: b.Rate, Bucket: b.Bucket, Frame: b.Frame})
+	}
+	for _, l := range want.Spacing {
+		gaps += l.Gaps
+	}
+	if packets < 1000 || gaps < 100 {
+		t.Errorf("%d packets and %d gaps: nothing is compared", packets, gaps)
+	}
+	res, err := flows.Reduce(t.Context(), filepath.Join(dir, capturesDir), flows.Options{Spacing: spacings(got.Bursts, got.Sampled)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	measureLinks(&got, res)
+	if d := cmp.Diff(want.Bursts, got.Bursts) + cmp.Diff(want.Spacing, got.Spacing); d != "" {
+		t.Errorf("links (-run +captures):\n%s", d)
 	}
 }
 

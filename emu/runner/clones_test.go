@@ -22,9 +22,9 @@ workload:
   - {kind: tasks, generator: mix, jobs: 3, gap: 1s, block: 500KB, map_rate: 1MB/s, reduce_rate: 1MB/s, spread: 0.5, profiles: [{name: sort, maps: 1-3, reduces: 0.5, keep_map: 1, keep_reduce: 0.5}]}
 tasks: {map_slots: 2, reduce_slots: 2, input: {replicas: 3}, output: {packet: 8KB, replicas: 2}}
 arms:
-  - {name: first, coflow: fair, placement: hdfs, tasks: {name: fifo, cloning: dolly, clone_budget: 1, clone_utilization: 1, clone_reads: first}}
-  - {name: exclusive, coflow: fair, placement: hdfs, tasks: {name: fifo, cloning: dolly, clone_budget: 1, clone_utilization: 1, clone_reads: exclusive}}
-  - {name: delay, coflow: fair, placement: hdfs, tasks: {name: fifo, cloning: dolly, clone_budget: 1, clone_utilization: 1, clone_reads: delay, clone_wait: 300ms}}
+  - {name: first, coflow: fair, placement: hdfs, tasks: {name: fifo, with: [{cloning: {budget: 1, utilization: 1, reads: first}}]}}
+  - {name: exclusive, coflow: fair, placement: hdfs, tasks: {name: fifo, with: [{cloning: {budget: 1, utilization: 1, reads: exclusive}}]}}
+  - {name: delay, coflow: fair, placement: hdfs, tasks: {name: fifo, with: [{cloning: {budget: 1, utilization: 1, reads: delay, wait: 300ms}}]}}
 `
 
 // checkCloned checks that all jobs are done, that the tasks of their last stages were committed once, and that no attempt has
@@ -71,6 +71,7 @@ func checkCloned(r *flows.Records, want int) (copies, fetched int, err error) {
 // A host that crashes at an arbitrary time while clones run fails no job, on the fluid model: a copy replaces a lost
 // output, or the task runs again.
 func TestCrashesAmongClones(t *testing.T) {
+	t.Parallel()
 	longtest.Computes(t)
 	histories := 3000
 	if testing.Short() {
@@ -97,9 +98,9 @@ func TestCrashesAmongClones(t *testing.T) {
 			copies[arm], fetched[arm] = copies[arm]+s.copies[arm], fetched[arm]+s.fetched[arm]
 		}
 	}
-	t.Logf("%v attempts made copies, and %v fetches were from these, with clone_reads first, exclusive and delay", copies, fetched)
+	t.Logf("%v attempts made copies, and %v fetches were from these, with reads first, exclusive and delay", copies, fetched)
 	if copies[0] > 0 || copies[1] == 0 || copies[2] == 0 || fetched[1] == 0 || fetched[2] == 0 {
-		t.Errorf("copies %v, fetches from them %v: want none with clone_reads first, and some with the others", copies, fetched)
+		t.Errorf("copies %v, fetches from them %v: want none with reads first, and some with the others", copies, fetched)
 	}
 }
 

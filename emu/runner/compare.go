@@ -15,7 +15,6 @@ import (
 	"testbed/results/schema"
 	"testbed/results/summary"
 	"testbed/results/verdict"
-	"testbed/topo/units"
 )
 
 // CompareOptions select the comparisons of Compare.
@@ -358,41 +357,27 @@ func armOf(r *rundir.Run, name, run string) compare.Arm {
 	if s := r.Arm(name); s != nil {
 		a.Unmodelled = s.Unmodelled
 	}
-	add := func(m compare.Metric, k schema.Key, failed bool, size units.Bytes, id, cluster int, took time.Duration) {
-		if k.Arm == name && !failed {
-			a.Items[m] = append(a.Items[m], compare.Item{Item: metrics.Item{Repeat: k.Repeat, ID: id, Cluster: cluster, Time: took}, Size: size})
+	add := func(m compare.Metric, x *schema.Job, took time.Duration) {
+		if x.Arm == name {
+			item := metrics.Item{Repeat: x.Repeat, ID: x.Item(), Cluster: x.Item(), Time: took}
+			a.Items[m] = append(a.Items[m], compare.Item{Item: item, Size: x.Payload()})
 		}
 	}
-	for _, c := range r.Coflows {
-		size := c.Size
-		if c.Job != nil {
-			size = 0 // which fetches of a shuffle need the network depends on the arm
+	for _, m := range compare.Metrics() {
+		items, sizes := r.Sized(string(m), name)
+		for i := range items {
+			a.Items[m] = append(a.Items[m], compare.Item{Item: items[i], Size: sizes[i]})
 		}
-		add(compare.CCT, c.Key, c.Failed || c.Background, size, int(c.Coflow), int(c.Coflow), c.CCT)
-	}
-	for _, f := range r.Flows {
-		add(compare.FCT, f.Key, f.Failed || f.Background || f.Job != nil, f.Size, int(f.Flow), int(f.Coflow), f.FCT)
-	}
-	for _, b := range r.Blocks {
-		add(compare.WriteTime, b.Key, b.Failed, b.Size, int(b.Block), metrics.Writer(b.Client), b.WriteTime)
-	}
-	for _, x := range r.Requests {
-		add(compare.RequestTime, x.Key, false, x.Size, int(x.Writer), x.Cluster(), x.RequestTime)
 	}
 	for _, x := range r.Jobs {
-		size := x.Size
-		if x.Input != nil {
-			size += *x.Input
-		}
-		add(compare.JobTime, x.Key, false, size, x.Item(), x.Item(), x.JobTime)
 		if x.Slowdown != nil {
-			add(compare.JobSlowdown, x.Key, false, size, x.Item(), x.Item(), time.Duration(*x.Slowdown*float64(time.Second)))
+			add(compare.JobSlowdown, &x, time.Duration(*x.Slowdown*float64(time.Second)))
 		}
 		if x.Tasks != nil {
-			add(compare.JobTimeOf(*x.Tasks), x.Key, false, size, x.Item(), x.Item(), x.JobTime)
+			add(compare.JobTimeOf(*x.Tasks), &x, x.JobTime)
 		}
 		if x.Bin != nil {
-			add(compare.JobTimeIn(*x.Bin), x.Key, false, size, x.Item(), x.Item(), x.JobTime)
+			add(compare.JobTimeIn(*x.Bin), &x, x.JobTime)
 		}
 	}
 	if s := r.Arm(name); s != nil && s.Placement != nil {

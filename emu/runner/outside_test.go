@@ -63,7 +63,7 @@ func pastSettings(t *testing.T) (all []plantedCase) {
 			if x.kind == "netfilter-delay" {
 				tooltest.Need(t, "iptables-legacy")
 			}
-			return outside(t, x.kind, x.namespace, x.device)
+			return fromOutside(t, x.kind, x.namespace, x.device)
 		})
 	}
 	shell := func(name, check, want, namespace string, commands string) {
@@ -90,8 +90,8 @@ func pastSettings(t *testing.T) (all []plantedCase) {
 	return all
 }
 
-// outside starts role "outside" of TestChild in a namespace of a testbed, and waits until it has planted what kind names.
-func outside(t *testing.T, kind, namespace, device string) tamper {
+// fromOutside starts role "outside" of TestChild in a namespace of a testbed, and waits until it has planted what kind names.
+func fromOutside(t *testing.T, kind, namespace, device string) tamper {
 	return tamper{start: func(_ *live.Config, pins string) error {
 		if strings.HasPrefix(kind, "sockops") || strings.HasPrefix(kind, "cgroup") {
 			t.Cleanup(func() {
@@ -119,7 +119,7 @@ const planted = "planted"
 func TestProgramFromBeforeVoidsNothing(t *testing.T) {
 	longtest.Skip(t, "judges a run on packets, 4 s")
 	netnstest.Require(t)
-	if err := outside(t, "cgroup-egress-passes", "net", "lo").start(nil, "/proc/self/ns"); err != nil {
+	if err := fromOutside(t, "cgroup-egress-passes", "net", "lo").start(nil, "/proc/self/ns"); err != nil {
 		t.Fatal(err)
 	}
 	was, err := kernel.ProcessSnapshot()

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func (t *trial) packets(ctx context.Context, p *progress) (out summary.Repeat, e
 	if err != nil {
 		return out, err
 	}
-	talk := conversation{t: t, log: filepath.Join(dir, eventsFile), packets: true}
+	talk := conversations{t: t, log: filepath.Join(dir, eventsFile), packets: true}
 	defer func() { err = errors.Join(err, talk.close()) }()
 	e, err := t.engine(t.after, talk.open)
 	if err != nil {
@@ -134,6 +135,7 @@ func (t *trial) packets(ctx context.Context, p *progress) (out summary.Repeat, e
 		return out, err
 	}
 	measured.Kernel = append(measured.Kernel, measured.Connections...)
+	measured.Answers = talk.answered()
 	measured.Notes = append(measured.Notes, d.Notes()...)
 	measured.Notes = append(measured.Notes, kept.notes()...)
 	if cfg.Kernel != nil {
@@ -172,14 +174,21 @@ func (t *trial) packets(ctx context.Context, p *progress) (out summary.Repeat, e
 	return judge(clean, dir, t.fabric, pl, seen, measured, p.reading(captures))
 }
 
+// timelessGarbage is collected early in a guest of user-mode Linux, where that takes no time: each separate piece of the
+// program's memory is a mapping of a process of this machine, which has 65,530 by default (vm.max_map_count). The kernel
+// of the guest ends a program that would have more.
+const timelessGarbage = 64 * units.MiB
+
 // settings returns the limits of a run on packets.
 func (a *arm) settings() live.Settings {
 	s := live.DefaultSettings(a.fabric)
+	s.SampleRows = cmp.Or(int64(a.s.Spec.Limits.Samples), s.SampleRows)
 	if a.s.Spec.Setup == scenario.SimultaneousSetup {
 		s.SetupMode = live.SetupSimultaneous
 	}
 	if a.of.o.timeless {
 		s.Procs = 1 // two would wait for each other in loops, in which no time passes
+		s.Garbage = timelessGarbage
 	}
 	return s
 }

@@ -158,7 +158,7 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 	if err != nil {
 		return nil, err
 	}
-	var packets []float64 // captured in a repeat, by arm
+	var packets, samples []float64 // captured in a repeat, and bytes of its samples, by arm
 	var records []flows.Records
 	var need kernel.Resources
 	var share float64
@@ -201,6 +201,7 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 		}
 		l := carried.load(lastEnd(rec), cost, processors)
 		packets = append(packets, carried.captured(a.fabric, links))
+		samples = append(samples, sampled(a.fabric.Hosts(), l.Duration, a.settings().SampleRows))
 		l.Arm, l.Share = a.Name, l.CPU
 		if capacity != nil && !capacity.Bounded {
 			l.Share = l.PeakPackets / capacity.Packets
@@ -227,12 +228,12 @@ func (r *run) predict(ctx context.Context) (*Forecast, error) {
 			return nil, err
 		}
 	}
-	out.Disk = space(r.s, *w, packets, records, r.o)
+	out.Disk = space(r.s, *w, packets, samples, records, r.o)
 	if missing := out.Disk.missing(r.o.tamper.free); missing != "" {
 		out.Lack = append(out.Lack, missing)
 	}
 	if r.backend == rundir.Virtual {
-		if lacks := r.o.Virtual.lacks(out.Disk.trial); lacks != "" {
+		if lacks := r.o.Virtual.lacks(out.Disk.trial, need.Memory); lacks != "" {
 			out.Lack = append(out.Lack, lacks)
 		}
 	}

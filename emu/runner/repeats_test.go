@@ -75,7 +75,7 @@ func TestLooksDecideRepeats(t *testing.T) {
 			t.Fatal(err)
 		}
 		shown, compared := r.Summary.Arms[1].CCT.Paired.GeoMeanCI, of.Comparisons[0].Figures[0].GeoMean.CI
-		bare := metrics.Pair(r.CCTs("fair+hdfs"), r.CCTs("fifo+hdfs"), 0, nil).GeoMeanCI
+		bare := metrics.Pair(r.Times("cct", "fair+hdfs"), r.Times("cct", "fifo+hdfs"), 0, nil).GeoMeanCI
 		if wider := func(i metrics.Interval) bool { return i.Low < bare.Low && i.High > bare.High }; !wider(shown) || !wider(compared) {
 			t.Errorf("%s: intervals %v and %v, without looks %v", dir, shown, compared, bare)
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // eventsFile holds the event log of a repeat.
-const eventsFile = "events.jsonl"
+const eventsFile = rundir.EventsFile
 
 // AllRepeats is the value of ReplayOptions.Repeat for all repeats.
 const AllRepeats = -1
@@ -152,13 +152,15 @@ func (t *trial) replay(ctx context.Context, path string) (out engine.Replayed, e
 	if err != nil {
 		return out, err
 	}
+	observe := t.observe
 	t = t.arm.trial(t.repeat, *w)
-	e, err := t.engine(t.itself, func(s *external.Scheduler) error {
-		hello, err := safefile.Read(filepath.Join(filepath.Dir(path), policyFile))
+	t.observe = observe
+	e, err := t.engine(t.itself, func(p *external.Policy) error {
+		hello, err := safefile.Read(filepath.Join(filepath.Dir(path), policyFile(p)))
 		if err != nil {
 			return err
 		}
-		return s.Recorded(hello)
+		return p.Recorded(hello)
 	})
 	if err != nil {
 		return out, err

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"testbed/emu/calibration"
 	"testbed/emu/fidelity"
 	"testbed/emu/live"
 	"testbed/emu/plan"
@@ -38,22 +40,13 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	if err != nil {
 		return summary.Repeat{}, err
 	}
-	frame := f.Shape().MTU + plan.EthernetHeader
+	links := hostLinks(f, p)
 	names := make([]string, f.Hosts())
-	up, down := map[string]units.Rate{}, map[string]units.Rate{}
 	for h := range names {
 		names[h] = f.HostName(topo.HostID(h))
-		up[names[h]] = f.Link(f.HostUp(topo.HostID(h))).Rate
-		down[names[h]] = f.Link(f.HostDown(topo.HostID(h))).Rate
 	}
 	res, err := flows.Reduce(ctx, filepath.Join(dir, capturesDir), flows.Options{Hosts: names, Read: read, Opened: m.Opened, NoErrors: len(m.Exempt)+len(m.Lossy) == 0,
-		Spacing: func(host string, d flows.Direction) flows.SpacingSpec {
-			rate := up
-			if d == flows.In {
-				rate = down
-			}
-			return flows.SpacingSpec{Rate: rate[host], Frame: frame, Backlogged: backlogged(f, sampled.Waiting, m.Zero, host, d)}
-		}})
+		Spacing: spacings(links, sampled)})
 	if err != nil {
 		return summary.Repeat{}, err
 	}
@@ -64,11 +57,11 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	}
 	meta.Join(&res.Records)
 	meta.Join(&seen)
-	s := fidelity.Samples{Sampled: sampled, RoundTrips: m.RoundTrips, Disks: m.Disks, Problems: res.Problems,
+	s := fidelity.Samples{Sampled: sampled, Bursts: links, RoundTrips: m.RoundTrips, Disks: m.Disks, Problems: res.Problems,
 		Completed: metrics.CompletedItems(seen), Recorded: metrics.CompletedItems(res.Records),
 		Transfers: transfers(res, seen, m.Zero), MedianCCT: medianCompletion(res.Records),
-		TCP: tcpOf(f, res, m), Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Crossings: crossings(f, m.Crossings, res), Engine: m.Engine, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
-	bucket := buckets(p)
+		TCP: tcpOf(f, res, m), Losses: m.Losses, Foreign: foreignOf(f, res), Switches: m.SwitchPackets, Crossings: crossings(f, m.Crossings, res), Engine: m.Engine, Answers: m.Answers, Machine: m.Machine, Clock: m.Clock, Kernel: m.Kernel, KernelLost: m.KernelLost, Exempt: m.Exempt, Lossy: m.Lossy}
+	measureLinks(&s, res)
 	for h, name := range names {
 		i, ok := slices.BinarySearchFunc(res.Captures, name, func(c flows.Capture, n string) int { return cmp.Compare(c.Host, n) })
 		if !ok {
@@ -76,14 +69,11 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 		}
 		c := fidelity.Capture{Host: name, Dropped: m.Dropped[h], Counted: m.Counted[h]}
 		for _, face := range res.Captures[i].Interfaces {
-			if face.Name != "eth0" {
-				continue
+			if face.Name == plan.Uplink {
+				c.Bytes = uint64(face.Out.Bytes + face.In.Bytes + face.Other.Bytes)
 			}
-			c.Bytes = uint64(face.Out.Bytes + face.In.Bytes + face.Other.Bytes)
-			s.Spacing = append(s.Spacing, spacing(f, f.HostUp(topo.HostID(h)), face.OutSpacing, m.Zero), spacing(f, f.HostDown(topo.HostID(h)), face.InSpacing, m.Zero))
 		}
 		s.Captures = append(s.Captures, c)
-		s.Bursts = append(s.Bursts, bursts(f, topo.HostID(h), bucket, res.Captures[i])...)
 	}
 	for _, c := range m.Switches {
 		var problem string
@@ -122,12 +112,6 @@ func judge(ctx context.Context, dir string, f *topo.Fabric, p *plan.Plan, seen f
 	}
 	err = files.judged(&out, res)
 	return out, err
-}
-
-// spacing returns the measured gaps of a link. Times count from zero.
-func spacing(f *topo.Fabric, id topo.LinkID, x flows.Spacing, zero time.Time) fidelity.Spacing {
-	p := x.Poorest
-	return fidelity.Spacing{Link: f.LinkName(id), Gaps: x.Gaps, Good: x.Close, Poorest: fidelity.Gaps{At: time.Unix(0, p.From).Sub(zero), Length: time.Duration(p.To - p.From), Gaps: p.Gaps, Good: p.Close}}
 }
 
 // foreignOf returns the directions of hosts' links that carried foreign traffic.
@@ -208,18 +192,45 @@ func captured(path string) (n uint64, problem string, err error) {
 	}
 }
 
-// backlogged returns a function that reports whether one direction of a host's link had queued
-// packets throughout an interval. Calls must be in ascending order of time. Periods count from zero.
-func backlogged(f *topo.Fabric, waiting map[string][]fidelity.Period, zero time.Time, host string, d flows.Direction) func(from, to time.Time) bool {
-	h, err := f.FindHost(host)
-	if err != nil {
-		return nil // not in this fabric, which Reduce reports
+// hostLinks returns both directions of all hosts' links as planned, without measurements.
+func hostLinks(f *topo.Fabric, p *plan.Plan) (out []fidelity.Conformance) {
+	bucket := map[[2]string]units.Bytes{} // by namespace and device
+	for _, op := range p.Ops() {
+		if s, ok := op.(plan.Shaper); ok {
+			bucket[[2]string{s.Namespace, s.Device}] = s.Burst
+		}
 	}
-	id := f.HostUp(h)
-	if d == flows.In {
-		id = f.HostDown(h)
+	for h := range topo.HostID(f.Hosts()) {
+		for _, id := range []topo.LinkID{f.HostUp(h), f.HostDown(h)} {
+			namespace, device := plan.Egress(f, id)
+			out = append(out, fidelity.Conformance{
+				Link:   f.LinkName(id),
+				Rate:   f.Link(id).Rate,
+				Bucket: bucket[[2]string{namespace, device}],
+				Frame:  f.Shape().MTU + plan.EthernetHeader,
+			})
+		}
 	}
-	left := waiting[f.LinkName(id)]
+	return out
+}
+
+// spacings returns flows.Options.Spacing for links. Of what was sampled, it needs when they had packets waiting.
+func spacings(links []fidelity.Conformance, sampled fidelity.Sampled) func(string, flows.Direction) flows.SpacingSpec {
+	return func(host string, d flows.Direction) flows.SpacingSpec {
+		i := slices.IndexFunc(links, func(l fidelity.Conformance) bool {
+			from, to, _ := strings.Cut(l.Link, ">")
+			return d == flows.Out && from == host || d == flows.In && to == host
+		})
+		if i < 0 {
+			return flows.SpacingSpec{} // not in this fabric, which Reduce reports
+		}
+		return flows.SpacingSpec{Rate: links[i].Rate, Frame: links[i].Frame, Backlogged: backlogged(sampled.Waiting[links[i].Link], sampled.Zero)}
+	}
+}
+
+// backlogged returns a function that reports whether a link had queued packets throughout an interval. Calls must be in
+// ascending order of time. Periods count from zero.
+func backlogged(left []fidelity.Period, zero time.Time) func(from, to time.Time) bool {
 	return func(from, to time.Time) bool {
 		begin, end := from.Sub(zero), to.Sub(zero)
 		for len(left) > 0 && left[0].To < begin {
@@ -229,33 +240,40 @@ func backlogged(f *topo.Fabric, waiting map[string][]fidelity.Period, zero time.
 	}
 }
 
-// buckets returns the sizes of a plan's token buckets, by namespace and device.
-func buckets(p *plan.Plan) map[[2]string]units.Bytes {
-	out := map[[2]string]units.Bytes{}
-	for _, op := range p.Ops() {
-		if s, ok := op.(plan.Shaper); ok {
-			out[[2]string{s.Namespace, s.Device}] = s.Burst
+// measureLinks sets bursts and spacing of the links in s.Bursts to what captures show. A link of which they have no
+// packets keeps its measurements.
+func measureLinks(s *fidelity.Samples, res flows.Result) {
+	for i := range s.Bursts {
+		b := &s.Bursts[i]
+		from, to, _ := strings.Cut(b.Link, ">")
+		for _, c := range res.Captures {
+			if c.Host != from && c.Host != to {
+				continue
+			}
+			for _, face := range c.Interfaces {
+				x, gaps := face.OutConformance, face.OutSpacing
+				if c.Host == to {
+					x, gaps = face.InConformance, face.InSpacing
+				}
+				if face.Name != plan.Uplink || x.Packets == 0 {
+					continue
+				}
+				b.Packets, b.Level, b.Most, b.Longest, b.Long = x.Packets, x.Level, x.Most, x.Longest, x.Long
+				p := gaps.Poorest
+				now := fidelity.Spacing{Link: b.Link, Gaps: gaps.Gaps, Good: gaps.Close, Poorest: fidelity.Gaps{
+					At:     time.Unix(0, p.From).Sub(s.Zero),
+					Length: time.Duration(p.To - p.From),
+					Gaps:   p.Gaps,
+					Good:   p.Close,
+				}}
+				if k := slices.IndexFunc(s.Spacing, func(o fidelity.Spacing) bool { return o.Link == b.Link }); k >= 0 {
+					s.Spacing[k] = now
+				} else {
+					s.Spacing = append(s.Spacing, now)
+				}
+			}
 		}
 	}
-	return out
-}
-
-// bursts returns the conformance of both directions of a captured host's link.
-func bursts(f *topo.Fabric, h topo.HostID, bucket map[[2]string]units.Bytes, c flows.Capture) []fidelity.Conformance {
-	var out []fidelity.Conformance
-	add := func(id topo.LinkID, x flows.Conformance) {
-		l := f.Link(id)
-		ns, dev := plan.Egress(f, id)
-		out = append(out, fidelity.Conformance{Link: f.LinkName(id), Rate: l.Rate, Bucket: bucket[[2]string{ns, dev}], Packets: x.Packets, Level: x.Level, Most: x.Most,
-			Frame: f.Shape().MTU + plan.EthernetHeader, Longest: x.Longest, Long: x.Long})
-	}
-	for _, face := range c.Interfaces {
-		if face.Name == "eth0" {
-			add(f.HostUp(h), face.OutConformance)
-			add(f.HostDown(h), face.InConformance)
-		}
-	}
-	return out
 }
 
 // transfers pairs the completion of each flow and block on the wire with that in the engine. In the
@@ -339,7 +357,7 @@ func measuredOf(dir repeatFiles, res flows.Result) (summary.Repeat, error) {
 	if err := countDrops(dir, res.Links); err != nil {
 		return summary.Repeat{}, err
 	}
-	out := summary.Repeat{Records: res.Records, Links: res.Links, Progress: metrics.ProgressOf(&res, 0, 0)}
+	out := summary.Repeat{Records: res.Records, Zero: res.Zero, Links: res.Links, Progress: metrics.ProgressOf(&res, 0, 0)}
 	for _, t := range res.Trails {
 		out.Resent += t.Resent
 	}
@@ -352,6 +370,7 @@ func measuredOf(dir repeatFiles, res flows.Result) (summary.Repeat, error) {
 		if out.Fabric, err = res.Meta.Fabric.Build(); err != nil {
 			return summary.Repeat{}, err
 		}
+		out.Ideals = metrics.Ideals(out.Fabric, calibration.Framing(out.Fabric.Shape().MTU), out.Records.Flows)
 		if out.Buckets = res.Meta.Buckets; len(out.Buckets) > 0 {
 			out.FlowErrors = flowErrors(out.Fabric, out.Buckets)
 		}
@@ -387,6 +406,8 @@ func measuredOf(dir repeatFiles, res flows.Result) (summary.Repeat, error) {
 type repeatFiles struct {
 	dir     string
 	changes []rundir.Change // by their paths in dir
+	// recorded is what measured returns; nil if it has not been read.
+	recorded *recorded
 }
 
 // read reads a JSON file. found is false, without an error, if the file is missing or changed.
@@ -410,8 +431,9 @@ func (r repeatFiles) judged(out *summary.Repeat, res flows.Result) error {
 	}
 	s, known, err := r.measured()
 	if err != nil {
-		return fmt.Errorf("%w (without the file, the verdict is that of the run)", err)
+		return err
 	}
+	measureLinks(&s, res)
 	found, err := r.read(fidelityFile, &out.Verdict)
 	switch {
 	case err != nil:
@@ -431,12 +453,34 @@ func (r repeatFiles) judged(out *summary.Repeat, res flows.Result) error {
 	return nil
 }
 
-// measured reads what the verdict is computed from. known reports whether all of it is there.
-func (r repeatFiles) measured() (s fidelity.Samples, known bool, err error) {
-	if known, err = r.read(measuredFile, &s); err != nil || !known || r.hasChanged(samples.File) {
-		return s, false, err
+// samples returns the path of the samples, "" if there are none.
+func (r repeatFiles) samples() string {
+	path := filepath.Join(r.dir, samples.File)
+	if _, err := os.Stat(path); err != nil || r.hasChanged(samples.File) {
+		return ""
 	}
-	s.Sampled, known, err = fidelity.ReadSampled(filepath.Join(r.dir, samples.File))
+	return path
+}
+
+// recorded is what the verdict is computed from. known reports whether all of it is there.
+type recorded struct {
+	fidelity.Samples
+	known bool
+}
+
+// measured reads what was recorded, if r does not have it.
+func (r repeatFiles) measured() (s fidelity.Samples, known bool, err error) {
+	if r.recorded != nil {
+		return r.recorded.Samples, r.recorded.known, nil
+	}
+	if known, err = r.read(measuredFile, &s); err == nil && known && !r.hasChanged(samples.File) {
+		s.Sampled, known, err = fidelity.ReadSampled(filepath.Join(r.dir, samples.File))
+	} else {
+		known = false
+	}
+	if err != nil {
+		err = fmt.Errorf("%w (without the file, the verdict is that of the run)", err)
+	}
 	return s, known, err
 }
 

@@ -297,8 +297,8 @@ func lastEnd(rec flows.Records) time.Duration {
 }
 
 // engine returns a new engine for an arm. With a fork, after returns the place of the arm whose policy decides from
-// then on. open begins the conversation with a coflow policy outside of the program.
-func (t *trial) engine(after func() (int, error), open func(*external.Scheduler) error) (*engine.Engine, error) {
+// then on. open begins the conversation with each policy outside of the program.
+func (t *trial) engine(after func() (int, error), open func(*external.Policy) error) (*engine.Engine, error) {
 	spec := t.s.Spec
 	named := t.Policies
 	fork, err := t.fork(after)
@@ -312,11 +312,6 @@ func (t *trial) engine(after func() (int, error), open func(*external.Scheduler)
 	if err != nil {
 		return nil, err
 	}
-	if outside, ok := c.(*external.Scheduler); ok {
-		if err := open(outside); err != nil {
-			return nil, err
-		}
-	}
 	var placer policies.Placer
 	if p, ok := named[catalog.RolePlacement]; ok {
 		if placer, err = catalog.Placement(p.Name, p.Params); err != nil {
@@ -327,11 +322,25 @@ func (t *trial) engine(after func() (int, error), open func(*external.Scheduler)
 	if err != nil {
 		return nil, err
 	}
+	decide := []any{c, placer}
+	if tasks != nil {
+		decide = append(decide, tasks.Scheduler)
+	}
+	for _, p := range decide {
+		if outside, ok := p.(interface{ Outside() *external.Policy }); ok {
+			if err := open(outside.Outside()); err != nil {
+				return nil, err
+			}
+		}
+	}
 	cfg := engine.Config{Fabric: t.fabric, Capacity: plan.PayloadCapacity(t.fabric), Coflow: c, Fork: fork,
 		Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
 		Heartbeat: spec.Heartbeat.Interval, Phases: t.phases(), Alpha: spec.Heartbeat.Alpha, Tasks: tasks, Zone: zones(t.s, t.fabric), IDs: t.NextIDs(), Seed: t.seed(), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.HostSize()
+	}
+	if t.observe != nil {
+		t.observe(&cfg)
 	}
 	return engine.New(cfg)
 }
@@ -364,7 +373,7 @@ func (t *trial) workloadMeta() metrics.WorkloadMeta {
 // meters the loads of links if meter is not nil, and calls sent, unless it is nil, as fluid.Config.Sent.
 func (t *trial) simulate(ctx context.Context, log string, meter *metrics.Meter, sent func(time.Duration, []float64),
 	p *progress) (rec flows.Records, err error) {
-	talk := conversation{t: t, log: log}
+	talk := conversations{t: t, log: log}
 	defer func() { err = errors.Join(err, talk.close()) }()
 	e, err := t.engine(t.itself, talk.open)
 	if err != nil {

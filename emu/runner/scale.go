@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"testbed/results/metrics"
+	"testbed/results/plot"
 	"testbed/results/report"
 	"testbed/results/rundir"
 	"testbed/results/summary"
@@ -53,6 +54,7 @@ func (r *run) input(cut error) (in report.Input, err error) {
 	in = report.Input{
 		RunID: m.Run, Scenario: m.Scenario, Noise: m.Noise, Looks: r.looks,
 		FluidModel: r.backend == rundir.Fluid, VirtualTime: r.backend == rundir.Virtual,
+		Draw: plot.OnPage,
 	}
 	if m.Partial = r.partial(cut); m.Partial != nil {
 		in.Partial = m.Partial
@@ -63,6 +65,7 @@ func (r *run) input(cut error) (in report.Input, err error) {
 		for repeat, done := range a.done[:r.repeats()] {
 			if done != nil {
 				of.Repeats, numbers = append(of.Repeats, *done), append(numbers, repeat)
+				of.Repeats[len(of.Repeats)-1].Samples = repeatFiles{dir: a.trial(repeat, work{}).path()}.samples()
 			}
 		}
 		of.Numbers = metrics.NumbersOf(numbers)
@@ -79,8 +82,13 @@ func (r *run) input(cut error) (in report.Input, err error) {
 
 // shown adds the scenario and its fabric to a report.
 func (r *run) shown(in *report.Input) error {
+	in.Written, in.Fabric = string(r.s.Source()), r.fabric
 	resolved, err := r.s.Recorded()
-	in.Written, in.Resolved, in.Fabric = string(r.s.Source()), string(resolved), r.fabric
+	if err != nil {
+		return err
+	}
+	in.Resolved = string(resolved)
+	in.Ran, err = r.s.Sentence()
 	return err
 }
 

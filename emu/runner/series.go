@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -16,11 +17,11 @@ type modelSamples struct {
 	ticks int64
 }
 
-// modelRows bounds the samples of a simulated trial.
-const modelRows = 2 << 20
+// defaultModelSamples is the default of limits.samples in a simulation.
+const defaultModelSamples = 2 << 20
 
-func newModelSamples(path string, f *topo.Fabric) *modelSamples {
-	m := &modelSamples{Writer: samples.Create(path, modelRows), last: make([]int64, len(f.Links())),
+func newModelSamples(path string, f *topo.Fabric, rows int) *modelSamples {
+	m := &modelSamples{Writer: samples.Create(path, int64(cmp.Or(rows, defaultModelSamples))), last: make([]int64, len(f.Links())),
 		head: samples.Head{Sample: time.Second, RatesOnly: true}}
 	for id, l := range f.Links() {
 		m.head.Links = append(m.head.Links, samples.Link{Name: f.LinkName(topo.LinkID(id)), Rate: l.Rate})

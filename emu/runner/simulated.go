@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"testbed/emu/calibration"
 	"testbed/results/metrics"
 	"testbed/results/rundir"
 	"testbed/results/samples"
@@ -53,7 +54,7 @@ func (t *trial) simulated(ctx context.Context, p *progress) (_ summary.Repeat, e
 	var series *modelSamples
 	var sent func(time.Duration, []float64)
 	if !t.jobsOnly() {
-		series = newModelSamples(t.file(samples.File), t.fabric)
+		series = newModelSamples(t.file(samples.File), t.fabric, t.s.Spec.Limits.Samples)
 		defer func() { err = errors.Join(err, series.Discard()) }()
 		sent = series.sent
 	}
@@ -71,7 +72,8 @@ func (t *trial) simulated(ctx context.Context, p *progress) (_ summary.Repeat, e
 		return summary.Repeat{}, err
 	}
 	c, err := readCoordinator(files)
-	out := summary.Repeat{Records: rec, Failures: failures, Coordinator: c, Slots: meta.Slots}
+	framing := calibration.Framing(t.fabric.Shape().MTU)
+	out := summary.Repeat{Records: rec, Ideals: metrics.Ideals(t.fabric, framing, rec.Flows), Failures: failures, Coordinator: c, Slots: meta.Slots}
 	if meter != nil {
 		out.Placement = &metrics.Placement{CrossRack: metrics.Payload(rec), Disk: metrics.DiskImbalance(t.fabric, rec, meta.DiskSize),
 			Balance: meter.Balance(), Bounds: metrics.BoundsOf(t.fabric, rec, meta.DiskRate)}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"testbed/results/rundir"
+	"testbed/results/samples"
 )
 
 const severalArms = `name: several
@@ -82,6 +83,33 @@ func TestArmsAtOnceAreCut(t *testing.T) {
 	for _, name := range p.NotBegun {
 		if _, err := os.Stat(filepath.Join(dirs[0], name)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s, which counts as not begun, is there (%v)", name, err)
+		}
+	}
+}
+
+// limits.samples bounds the samples of a trial on both backends.
+func TestLimitOfSamples(t *testing.T) {
+	slow := []string{"20Mbps", "200Kbps", "queue: 20ms", "queue: 64KB"} // for minutes
+	rows := func(limits string) int64 {
+		t.Helper()
+		dir := simulate(t, comparable12+limits, "v1", slow...)
+		in, err := samples.Open(filepath.Join(dir, "fair+hdfs", "0", samples.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		return in.Rows()
+	}
+	if all, some := rows(""), rows("limits: {samples: 1000}\n"); all < 1500 || some < 250 || some > 1100 {
+		t.Errorf("%d rows, and %d of at most about 1000", all, some)
+	}
+	for limits, want := range map[string]int64{"": 8 << 20, "limits: {samples: 1000}\n": 1000} {
+		r, err := newRun(loadText(t, severalArms+limits), Options{}, rundir.Packets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.arms[0].settings().SampleRows; got != want {
+			t.Errorf("%d rows on packets, want %d", got, want)
 		}
 	}
 }

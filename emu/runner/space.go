@@ -2,6 +2,7 @@ package runner
 
 import (
 	"fmt"
+	"time"
 
 	"testbed/emu/kernel"
 	"testbed/emu/scenario"
@@ -27,7 +28,15 @@ const (
 	compressedPacket = 21
 	// tablesOfRepeat is what a repeat of an arm adds to logs, records and tables.
 	tablesOfRepeat = 2500 * units.KB
+	// sampledHost is what samples take for each host and second, bytes, and sampledRow for each row.
+	sampledHost = 1700
+	sampledRow  = 3
 )
+
+// sampled predicts the size of the samples of a trial, which live.Settings.SampleRows bounds.
+func sampled(hosts int, d time.Duration, rows int64) float64 {
+	return min(sampledHost*float64(hosts)*d.Seconds(), sampledRow*float64(rows))
+}
 
 // DiskSpace is the predicted size of a run directory, bytes.
 type DiskSpace struct {
@@ -68,8 +77,8 @@ func (c *carried) captured(f *topo.Fabric, links []topo.LinkID) float64 {
 }
 
 // space predicts the size of a run directory from the workload of a repeat and the packets captured
-// in a repeat of each arm.
-func space(s *scenario.Scenario, w work, packets []float64, records []flows.Records, o Options) *DiskSpace {
+// in a repeat of each arm, and the sizes of its samples.
+func space(s *scenario.Scenario, w work, packets, samples []float64, records []flows.Records, o Options) *DiskSpace {
 	mode := o.Captures
 	if mode == "" {
 		mode = CompressCaptures
@@ -88,7 +97,7 @@ func space(s *scenario.Scenario, w work, packets []float64, records []flows.Reco
 			// Outputs for later stages are dropped when their job ends. Input blocks are sparse files.
 			stored += float64(w.shuffled())
 		}
-		most = max(most, plain+stored)
+		most = max(most, plain+stored+samples[i])
 		kept := 0.0
 		switch mode {
 		case KeepCaptures:
@@ -96,7 +105,7 @@ func space(s *scenario.Scenario, w work, packets []float64, records []flows.Reco
 		case CompressCaptures:
 			kept = n * compressed
 		}
-		left += (kept + float64(tablesOfRepeat)) * float64(s.Spec.Repeat.AtMost)
+		left += (kept + float64(tablesOfRepeat) + samples[i]) * float64(s.Spec.Repeat.AtMost)
 	}
 	if o.CheckScale != (workloads.Factor{}) {
 		left *= 2

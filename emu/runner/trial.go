@@ -13,9 +13,11 @@ import (
 	"slices"
 	"sync"
 
+	"testbed/emu/engine"
 	"testbed/emu/fault"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
+	"testbed/policies/external"
 	"testbed/results/flows"
 	"testbed/results/metrics"
 	"testbed/results/rundir"
@@ -69,7 +71,10 @@ type trial struct {
 	*arm
 	repeat int // from 0
 	work
-	idle bool // a job runs alone: no attempt straggles
+	idle bool                  // a job runs alone: no attempt straggles
+	talk external.Conversation // with the coflow policy of an episode, which is not started; otherwise nil
+	// observe sets the watcher of the engine; nil for none.
+	observe func(*engine.Config)
 }
 
 // newRun returns a run without a directory.

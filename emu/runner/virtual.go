@@ -111,15 +111,21 @@ func (o VirtualOptions) host(packets float64) time.Duration {
 // megabytes returns the memory of a guest in MiB, as qemu takes it.
 func (o VirtualOptions) megabytes() int { return int(cmp.Or(o.Memory, GuestMemory) / units.MiB) }
 
-// lacks returns why a trial does not fit into the memory of its guest, which also holds its captures and disks, or "".
-func (o VirtualOptions) lacks(files int64) string {
+// lacks returns why a trial does not fit into the memory of its guest, which also holds its captures and disks, and
+// what its kernel and the program use, or "".
+func (o VirtualOptions) lacks(files int64, used units.Bytes) string {
 	memory := cmp.Or(o.Memory, GuestMemory)
 	if memory < leastMemory {
 		return fmt.Sprintf("memory of a guest: %v (--vm-memory): must be at least %v", memory, leastMemory)
 	}
 	room := units.Bytes(fileShare * float64(memory))
 	if units.Bytes(files) <= room {
-		return ""
+		if used+units.Bytes(files) <= memory {
+			return ""
+		}
+		return fmt.Sprintf("memory of a guest: fabric, connections and buffers of captures take about %s, captures and "+
+			"disks %s, and it has %v: raise --vm-memory, or lower capture.ring",
+			units.Short(float64(used), "B"), units.Short(float64(files), "B"), memory)
 	}
 	return fmt.Sprintf("memory of a guest: captures and disks of a trial take about %s, and %s of its %v hold files: "+
 		"raise --vm-memory, or write scale: {size: 1/2}",

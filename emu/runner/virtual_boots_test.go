@@ -3,11 +3,13 @@ package runner
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -21,10 +23,28 @@ import (
 	"testbed/emu/longtest"
 	"testbed/emu/scenario"
 	"testbed/results/rundir"
+	"testbed/results/tooltest"
 )
 
 // bootEnv makes a test of this file the process that runs a trial in virtual time, into a directory, with a seed.
 const bootEnv = "RUNNER_BOOT"
+
+// bareEnv makes boot check that it has no privileges.
+const bareEnv = "RUNNER_BARE"
+
+// bare checks that this process is of an ordinary user, without capabilities, and can get none.
+func bare(t *testing.T) {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"CapInh:\t0*", "CapPrm:\t0*", "CapEff:\t0*", "CapBnd:\t0*", "CapAmb:\t0*", "NoNewPrivs:\t1", "Uid:\t[1-9].*"} {
+		if !regexp.MustCompile("(?m)^" + line + "$").Match(status) {
+			t.Fatalf("no line %q in\n%s", line, status)
+		}
+	}
+}
 
 // boot runs the trial if this process is to do so.
 func boot(t *testing.T) {
@@ -35,6 +55,9 @@ func boot(t *testing.T) {
 	n, err := strconv.ParseUint(seed, 10, 64)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if os.Getenv(bareEnv) != "" {
+		bare(t)
 	}
 	o := Options{Out: dir, Version: "test", Choice: Choice{only: map[string]bool{"fair/0": true}}}
 	if _, err := Execute(t.Context(), forkScenario(t, scenario.VirtualTime, n), o); err != nil {
@@ -51,6 +74,43 @@ func booted(t *testing.T, before []string, program, dir string, seed int) *exec.
 	c.Env = append(os.Environ(), fmt.Sprintf("%s=%s#%d", bootEnv, dir, seed), "HOME="+dir)
 	c.Dir = "."
 	return c
+}
+
+// inContainer returns the command that runs c in a container of runc: of an ordinary user without capabilities, without a
+// network, and with devices that every container has, such as /dev/null. Of this machine it has the programs, their
+// libraries and the kernel, read only, and dir.
+func inContainer(t *testing.T, c *exec.Cmd, dir string) *exec.Cmd {
+	t.Helper()
+	type values = map[string]any
+	bundle := t.TempDir()
+	mounts := []values{
+		{"destination": "/proc", "type": "proc", "source": "proc"},
+		{"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "noexec"}},
+		{"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": []string{"mode=1777"}},
+		{"destination": dir, "type": "bind", "source": dir, "options": []string{"rbind"}},
+	}
+	err := os.Mkdir(filepath.Join(bundle, "rootfs"), 0o755)
+	for _, name := range []string{"/bin", "/boot", "/etc", "/lib", "/lib64", "/sbin", "/usr"} {
+		if to, err2 := os.Readlink(name); err2 == nil {
+			err = errors.Join(err, os.Symlink(to, filepath.Join(bundle, "rootfs", name)))
+		} else if _, err2 := os.Stat(name); err2 == nil {
+			mounts = append(mounts, values{"destination": name, "type": "bind", "source": name, "options": []string{"rbind", "ro"}})
+		}
+	}
+	var namespaces []values
+	for _, name := range []string{"ipc", "mount", "network", "pid", "uts"} {
+		namespaces = append(namespaces, values{"type": name})
+	}
+	c.Env = append(c.Env, "TMPDIR=/tmp")
+	config, err2 := json.Marshal(values{
+		"ociVersion": "1.0.2", "root": values{"path": "rootfs", "readonly": true}, "mounts": mounts, "linux": values{"namespaces": namespaces},
+		"process": values{"user": values{"uid": 65534, "gid": 65534}, "cwd": c.Dir, "args": c.Args, "env": c.Environ(),
+			"noNewPrivileges": true, "capabilities": values{}},
+	})
+	if err := errors.Join(err, err2, os.WriteFile(filepath.Join(bundle, "config.json"), config, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command("runc", "--root", filepath.Join(bundle, "state"), "run", "--bundle", bundle, strings.ReplaceAll("boots"+bundle, "/", "-"))
 }
 
 // public returns a directory for all users with this program, what the tests read, and a kernel, whose directory it sets
@@ -88,10 +148,11 @@ func public(t *testing.T, k guest.Kernel) (dir, program string) {
 
 // Ten boots of a trial leave the same bytes in all of its files: one alone, the others side by side and with two busy
 // loops, some of them as an ordinary user without capabilities, in namespaces of a container, and where libraries do not
-// use some instructions of this processor, as on an older one. Another seed leaves others.
+// use some instructions of this processor, as on an older one. Boots in containers of an OCI runtime leave them too. Another
+// seed leaves others.
 func TestBootsAnywhere(t *testing.T) {
 	boot(t)
-	longtest.Nightly(t, "boots eleven guests, four minutes of a processor")
+	longtest.Nightly(t, "boots fourteen guests, five minutes of a processor")
 	needsGuests(t)
 	k, _, err := CheckVirtual(t.Context(), VirtualOptions{})
 	if err != nil {
@@ -105,14 +166,21 @@ func TestBootsAnywhere(t *testing.T) {
 	}
 	const masked = "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX2,-AVX,-ERMS,-BMI2,-SSE4_2"
 	type way struct {
-		before []string
-		env    string
-		seed   int
+		before    []string
+		env       string
+		seed      int
+		container bool
 	}
-	start := func(place int, w way) (trial string, wait func() error) {
+	start := func(t *testing.T, place int, w way) (trial string, wait func() error) {
 		out := filepath.Join(dir, strconv.Itoa(place))
 		c := booted(t, w.before, program, out, w.seed)
 		c.Dir, c.Env = dir, append(c.Env, w.env)
+		if w.before != nil || w.container {
+			c.Env = append(c.Env, bareEnv+"=1")
+		}
+		if w.container {
+			c = inContainer(t, c, dir)
+		}
 		var text bytes.Buffer
 		c.Stdout, c.Stderr = &text, &text
 		if err := errors.Join(os.Mkdir(out, 0o777), os.Chmod(out, 0o777), c.Start()); err != nil {
@@ -132,7 +200,7 @@ func TestBootsAnywhere(t *testing.T) {
 		}
 		return all
 	}
-	trial, wait := start(0, way{seed: 1})
+	trial, wait := start(t, 0, way{seed: 1})
 	if err := wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -150,33 +218,44 @@ func TestBootsAnywhere(t *testing.T) {
 			_ = loop.Wait() // it was killed
 		}()
 	}
-	ways := []way{
-		{seed: 1}, {seed: 1}, {seed: 1, before: ordinary}, {seed: 1, before: ordinary}, {seed: 1, before: contained}, {seed: 1, before: contained},
-		{seed: 1, env: masked}, {seed: 1, env: masked, before: ordinary}, {seed: 1, env: masked, before: contained}, {seed: 2},
-	}
-	trials, waits := make([]string, len(ways)), make([]func() error, len(ways))
-	for i, w := range ways {
-		trials[i], waits[i] = start(1+i, w)
-	}
-	for i, w := range ways {
-		if err := waits[i](); err != nil {
-			t.Errorf("%+v: %v", w, err)
-			continue
+	place := 1
+	compare := func(t *testing.T, ways []way) {
+		trials, waits := make([]string, len(ways)), make([]func() error, len(ways))
+		for i, w := range ways {
+			trials[i], waits[i] = start(t, place, w)
+			place++
 		}
-		got, differ := sums(trials[i]), 0
-		for name, sum := range want {
-			if got[name] != sum {
-				differ++
-				if w.seed == 1 {
-					t.Errorf("%+v: %s differs", w, name)
+		for i, w := range ways {
+			if err := waits[i](); err != nil {
+				t.Errorf("%+v: %v", w, err)
+				continue
+			}
+			got, differ := sums(trials[i]), 0
+			for name, sum := range want {
+				if got[name] != sum {
+					differ++
+					if w.seed == 1 {
+						t.Errorf("%+v: %s differs", w, name)
+					}
 				}
 			}
-		}
-		t.Logf("%+v: %d of %d files differ", w, differ, len(want))
-		if len(got) != len(want) || w.seed != 1 && differ == 0 {
-			t.Errorf("%+v: %d files, want %d, and others with another seed", w, len(got), len(want))
+			t.Logf("%+v: %d of %d files differ", w, differ, len(want))
+			if len(got) != len(want) || w.seed != 1 && differ == 0 {
+				t.Errorf("%+v: %d files, want %d, and others with another seed", w, len(got), len(want))
+			}
 		}
 	}
+	compare(t, []way{
+		{seed: 1}, {seed: 1}, {seed: 1, before: ordinary}, {seed: 1, before: ordinary}, {seed: 1, before: contained}, {seed: 1, before: contained},
+		{seed: 1, env: masked}, {seed: 1, env: masked, before: ordinary}, {seed: 1, env: masked, before: contained}, {seed: 2},
+	})
+	t.Run("containers", func(t *testing.T) {
+		tooltest.Need(t, "runc")
+		if os.Geteuid() != 0 {
+			t.Skip("starts containers: run the test as root")
+		}
+		compare(t, []way{{seed: 1, container: true}, {seed: 1, env: masked, container: true}, {seed: 2, container: true}})
+	})
 }
 
 // After kill -9 of the program no guest is left, and nothing on disk but the directory of the run with its partial trial.

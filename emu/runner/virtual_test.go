@@ -330,12 +330,14 @@ func TestMemoryOfGuests(t *testing.T) {
 	for _, tt := range []struct {
 		memory units.Bytes
 		files  int64
+		used   units.Bytes
 		want   string
 	}{
-		{0, 2e9, ""}, {0, 2e9 + 1, "captures and disks of a trial take about 2.00 GB, and 2.00 GB of its 4GB hold files: raise --vm-memory"},
-		{8 * units.GB, 2e9 + 1, ""}, {units.MB, 0, "must be at least 500MB"},
+		{0, 2e9, 2e9, ""}, {0, 1e9, 3e9 + 1, "connections and buffers of captures take about 3.00 GB, captures and disks 1.00 GB, and it has 4GB"},
+		{0, 2e9 + 1, 0, "captures and disks of a trial take about 2.00 GB, and 2.00 GB of its 4GB hold files: raise --vm-memory"},
+		{8 * units.GB, 2e9 + 1, 0, ""}, {units.MB, 0, 0, "must be at least 500MB"},
 	} {
-		if got := (VirtualOptions{Memory: tt.memory}).lacks(tt.files); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+		if got := (VirtualOptions{Memory: tt.memory}).lacks(tt.files, tt.used); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%d bytes in %v: %q, want %q", tt.files, tt.memory, got, tt.want)
 		}
 	}

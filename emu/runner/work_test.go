@@ -30,7 +30,7 @@ workload:
 tasks: {map_slots: 3, cores: 4, memory: 1GB, output_space: 32MB, slowstart: 0.5, shuffle: barrier, output: {packet: 16KB, replicas: 2}}
 arms:
   - {name: fifo, coflow: fair, placement: hdfs, tasks: fifo}
-  - {name: fair, coflow: fair, placement: uniform, tasks: {name: fair, delay: time, t1: 1s, t2: 1s}}
+  - {name: fair, coflow: fair, placement: uniform, tasks: {name: fair, with: [{delay: {t1: 1s, t2: 1s}}]}}
 repeat: 2
 `
 
@@ -146,7 +146,7 @@ func TestTaskConfig(t *testing.T) {
 	if d := cmp.Diff(want, c); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	fair, err := catalog.Task("fair", map[string]any{"delay": "time", "t1": time.Second, "t2": time.Second})
+	fair, err := catalog.Task("fair", map[string]any{"with": []any{map[string]any{"delay": map[string]any{"t1": time.Second, "t2": time.Second}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

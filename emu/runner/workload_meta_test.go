@@ -30,7 +30,7 @@ func TestWorkloadMetaIsKept(t *testing.T) {
 	}
 	for _, name := range r.Arms() {
 		a := r.Arm(name)
-		if a.RequestTime == nil || a.RequestTime.N != 4 || len(r.RequestTimes(name)) != 4 || a.JobTime != nil {
+		if a.RequestTime == nil || a.RequestTime.N != 4 || len(r.Times("request_time", name)) != 4 || a.JobTime != nil {
 			t.Errorf("%s: request times %+v, job times %+v: want 4 requests and no job", name, a.RequestTime, a.JobTime)
 		}
 		p := a.Placement

@@ -165,7 +165,6 @@ const policyPattern = `^[A-Za-z0-9][A-Za-z0-9._-]*$`
 func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 	var p Policy
 	named := n
-	at := map[string]*yaml.Node{}
 	before := len(d.all)
 	switch {
 	case n.Kind == yaml.ScalarNode && !yamltree.IsNull(n):
@@ -189,10 +188,11 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 				p.Params = map[string]any{}
 			}
 			p.Params[e.key] = d.param(e.node, yamltree.Join(path, e.key))
-			at[e.key] = e.node
 		}
-		if _, isExternal := p.Params[catalog.External]; named == nil && isExternal {
-			named, p.Name = n, catalog.External
+		for _, outside := range []string{catalog.Exec, catalog.Wasm} {
+			if _, is := p.Params[outside]; named == nil && is {
+				named, p.Name = n, outside
+			}
 		}
 		if named == nil {
 			d.fail(n, yamltree.Join(path, "name"), "missing: expected the name of a %s policy", role)
@@ -217,9 +217,14 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 		d.policies = append(d.policies, namedPolicy{path, role, p})
 	}
 	for _, err := range errs {
-		var one catalog.ParamError
-		if errors.As(err, &one) && at[one.Param] != nil {
-			d.fail(at[one.Param], yamltree.Join(path, one.Param), "%v", err)
+		where := path
+		if one := (catalog.ParamError{}); errors.As(err, &one) {
+			for key := range strings.SplitSeq(one.Param, ".") {
+				where = yamltree.Join(where, key)
+			}
+		}
+		if at := d.at[where]; at != nil && where != path {
+			d.fail(at, where, "%v", err)
 		} else {
 			d.fail(n, path, "%v", err)
 		}
@@ -229,11 +234,13 @@ func (d *decoder) policy(n *yaml.Node, path, role string) Policy {
 
 // label returns the part of the name of an arm that stands for the policy.
 func (p Policy) label() string {
-	list, _ := p.Params[catalog.External].([]any)
-	if p.Name != catalog.External || len(list) == 0 {
+	list, _ := p.Params[catalog.Exec].([]any)
+	var command []string
+	if module, ok := p.Params[catalog.Wasm].(string); ok && p.Name == catalog.Wasm {
+		command = []string{module}
+	} else if p.Name != catalog.Exec || len(list) == 0 {
 		return p.Name
 	}
-	var command []string
 	for _, x := range list {
 		command = append(command, fmt.Sprint(x))
 	}

@@ -271,7 +271,7 @@ func (s *Scenario) changed(root *yaml.Node, i int) *Scenario {
 	markReported(arms) // policies are those of s
 	root = m.merge(root, change{"arms", []*yaml.Node{changes.place}, arms})
 
-	out := &Scenario{catalog: s.catalog, decoded: m.decoder, source: s.source, traces: s.traces, base: s, index: i}
+	out := &Scenario{catalog: s.catalog, decoded: m.decoder, source: s.source, traces: s.traces, policies: s.policies, base: s, index: i}
 	m.at[""] = root
 	m.mapping(root, "", reflect.ValueOf(&out.Spec).Elem())
 	c := checker{decoder: m.decoder, spec: &out.Spec}

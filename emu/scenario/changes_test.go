@@ -341,6 +341,7 @@ limits.flows: 1000000
 limits.blocks: 200000
 limits.tasks: 3000000
 limits.alone: 10
+limits.samples: 1000
 limits.trace: 128MB
 `)
 

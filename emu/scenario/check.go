@@ -103,12 +103,12 @@ func (c *checker) forks() {
 		return
 	}
 	for i, arm := range c.spec.Arms {
-		if path := fmt.Sprintf("arms[%d].%s", i, catalog.RoleCoflow); arm.Policies[catalog.RoleCoflow].Name == catalog.External && c.sound(path) {
-			c.failAt(path, "a process cannot decide from fork_at on: name a policy of the program, or remove fork_at")
-		}
 		first := c.spec.Arms[0]
 		for _, r := range c.catalog {
 			path := fmt.Sprintf("arms[%d].%s", i, r.Name)
+			if catalog.IsExternal(arm.Policies[r.Name].Name) && c.sound(path) {
+				c.failAt(path, "a policy outside of the program cannot decide from fork_at on: name a policy of the program, or remove fork_at")
+			}
 			same := reflect.DeepEqual(arm.Policies[r.Name], first.Policies[r.Name])
 			if r.Name != catalog.RoleCoflow && c.sound(path) && !same {
 				c.failAt(path, "differs from that of arm %s, but fork_at gives all arms the same past: only coflow policies "+

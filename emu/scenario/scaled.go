@@ -112,6 +112,11 @@ func (s *Scenario) open(name string) (fs.File, error) {
 			return heldFile{bytes.NewReader(t.file.Data), t.file.Name}, nil
 		}
 	}
+	for _, t := range s.policies {
+		if t.file.Name == filepath.ToSlash(name) {
+			return heldFile{bytes.NewReader(t.file.Data), t.file.Name}, nil
+		}
+	}
 	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 

@@ -64,8 +64,10 @@ type Scenario struct {
 	catalog catalog.Catalog
 	source  []byte
 	traces  []loadedTrace // by index of Spec.Workload; empty for items without a file
-	rate    workloads.Factor
-	decoded *decoder // of the file, for places of keys
+	// policies are the files of policies outside of the program, by their paths in the scenario.
+	policies map[string]loadedTrace
+	rate     workloads.Factor
+	decoded  *decoder // of the file, for places of keys
 	// changedArms are the scenarios of the arms that set keys; nil for others.
 	changedArms []*Scenario
 	// base is the scenario without the changes of an arm, which has the index; nil if s is that.
@@ -122,6 +124,7 @@ func (s *Scenario) withPaths(path func(loadedTrace) string) *Scenario {
 		}
 		copied.Spec.Workload[i] = item
 	}
+	copied.Spec.Arms = s.withPolicyPaths(s.Spec.Arms, path)
 	return &copied
 }
 
@@ -262,6 +265,7 @@ func parse(name string, data []byte, o Options, point []Assignment) (_ *Scenario
 			s.traces[i] = s.readTrace(sub, i, *p, item, o)
 		}
 	}
+	s.readPolicies(sub, o)
 	if len(d.all) == 0 {
 		c.workload(s)
 	}
@@ -425,18 +429,24 @@ func (s *Scenario) stored(sub *substituter, n *yaml.Node, at, name, file string,
 		if t.file.Name, err = sweptName(name); err != nil {
 			sub.fail(n, at, "%v", err)
 		}
-		sub.paths[n] = t.file.Name
-		return t
 	}
-	sub.paths[n] = t.file.Name
+	sub.place(n, at, t.file.Name)
+	return t
+}
+
+// place sets the path of a file in the edited text.
+func (sub *substituter) place(n *yaml.Node, at, name string) {
+	sub.paths[n] = name
+	if sub.sweptIn[n] {
+		return
+	}
 	if e, ok := sub.edits[n]; ok {
-		e.text = render(t.file.Name, true)
+		e.text = render(name, true)
 	} else if start, end, ok := sub.span(n); ok {
-		sub.edits[n] = &edit{start, end, render(t.file.Name, true)}
+		sub.edits[n] = &edit{start, end, render(name, true)}
 	} else {
 		sub.fail(n, at, "path over several lines or with escapes: write it on one line")
 	}
-	return t
 }
 
 // traceName returns the unique name under which Files stores a trace.
@@ -460,7 +470,7 @@ func (s *Scenario) traceName(base string) string {
 func (s *Scenario) Dir() string { return filepath.Dir(s.decoded.file) }
 
 // Source returns the text of the scenario file, with variables replaced and with the paths of
-// traces, workload files and job files changed to those of Files. Loading it needs no --set and gives the
+// traces, workload files, job files and files of policies changed to those of Files. Loading it needs no --set and gives the
 // same scenario.
 func (s *Scenario) Source() []byte { return bytes.Clone(s.source) }
 
@@ -472,12 +482,18 @@ func (s *Scenario) Problem(path, text string) Problem {
 }
 
 // Files returns the files from which the scenario can be loaded again:
-// scenario.yaml, which is Source, and its traces, workload files and job files.
+// scenario.yaml, which is Source, and its traces, workload files, job files and files of policies.
 func (s *Scenario) Files() []File {
 	files := []File{{Name: "scenario.yaml", Data: s.Source()}}
 	for _, p := range s.Points() {
 		for _, t := range p.Scenario.traces {
 			if t.held() && !slices.ContainsFunc(files, func(f File) bool { return f.Name == t.file.Name }) {
+				files = append(files, t.file)
+			}
+		}
+		for _, name := range sortedKeys(p.Scenario.policies) {
+			t := p.Scenario.policies[name]
+			if !slices.ContainsFunc(files, func(f File) bool { return f.Name == t.file.Name }) {
 				files = append(files, t.file)
 			}
 		}
@@ -506,7 +522,7 @@ func (s *Scenario) Recorded() ([]byte, error) {
 }
 
 // Fingerprint returns a SHA-256, in hex, of the scenario's resolved values and the bytes
-// of its traces, independent of their paths; of a scenario that OfArm returns, also of its Base. Scenarios that differ
+// of its traces and policies outside of the program, independent of their paths; of a scenario that OfArm returns, also of its Base. Scenarios that differ
 // only in comments, order of keys or use of variables have the same fingerprint.
 func (s *Scenario) Fingerprint() (string, error) {
 	if len(s.points) > 0 {

@@ -342,3 +342,15 @@ func TestCapturedLinks(t *testing.T) {
 		t.Errorf("CapturedLinks (-want +got):\n%s", diff)
 	}
 }
+
+// The sentence of a scenario has arms, fabric, workload without defaults, repeats and seed, and the names of its files.
+func TestSentence(t *testing.T) {
+	const want = "4 arms (fair+hdfs, fair+sinbad, sebf+hdfs, sebf+sinbad) on 4 leaves x 5 hosts, 3 spines, host link 50Mbps, " +
+		"oversubscription 5:1, queue 20ms, MTU 1500; workload: trace (path traces/small.txt, first 3), writers (count 4, " +
+		"blocks 3, block 4MB, start 500ms, spread 2s), writers (hosts: 2, blocks 1, block 8MB, replicas 2, window 12); " +
+		"2 repeats, seed 7."
+	s := load(t, "testdata/good.yaml", map[string]string{"n": "3"})
+	if got, err := s.Sentence(); err != nil || got != want {
+		t.Errorf("%v\ngot  %s\nwant %s", err, got, want)
+	}
+}

@@ -41,6 +41,12 @@ func Schema(c catalog.Catalog) ([]byte, error) {
 		if s.Definitions[policyDefinition(r.Name)], err = policySchema(r, c.Entries(r.Name)); err != nil {
 			return nil, fmt.Errorf("scenario schema: %w", err)
 		}
+		if len(r.Parts) == 0 {
+			continue
+		}
+		if s.Definitions[partDefinition], err = partSchema(r); err != nil {
+			return nil, fmt.Errorf("scenario schema: %w", err)
+		}
 	}
 	changes := changesSchema(s, "", "#")
 	changes.PatternProperties = map[string]*jsonschema.Schema{keysToSet("+"): {Description: "Key with dots."}}
@@ -93,8 +99,8 @@ func policySchema(r catalog.Role, policies []catalog.Entry) (*jsonschema.Schema,
 		}
 		mappings = append(mappings, m)
 	}
-	if r.External != nil {
-		m, err := policyMapping(role, *r.External, catalog.External)
+	for _, p := range r.External {
+		m, err := policyMapping(role, p, p.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +116,28 @@ func policySchema(r catalog.Role, policies []catalog.Entry) (*jsonschema.Schema,
 	return s, nil
 }
 
-// policyMapping returns the schema of a mapping with the parameters of a policy.
+// partDefinition is the name of the schema of a part of a policy.
+const partDefinition = "part"
+
+// partSchema returns the schema of a part of a role's policies: its name, or a mapping of it to its parameters.
+func partSchema(r catalog.Role) (*jsonschema.Schema, error) {
+	s := &jsonschema.Schema{Description: fmt.Sprintf("Part of a %s policy: its name, or a mapping of the name to its parameters.", r.Name)}
+	var mappings []*jsonschema.Schema
+	for _, p := range r.Parts {
+		s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "string", Const: p.Name, Description: sentence(p.Doc)})
+		params, err := policyMapping(r.Name, p, "")
+		if err != nil {
+			return nil, err
+		}
+		named := jsonschema.NewProperties()
+		named.Set(p.Name, params)
+		mappings = append(mappings, &jsonschema.Schema{Type: "object", Properties: named, Required: []string{p.Name}, AdditionalProperties: jsonschema.FalseSchema})
+	}
+	s.AnyOf = append(append(s.AnyOf, variable()), mappings...)
+	return s, nil
+}
+
+// policyMapping returns the schema of a mapping with the parameters of a policy or a part.
 func policyMapping(role string, p catalog.Entry, required string) (*jsonschema.Schema, error) {
 	properties := jsonschema.NewProperties()
 	if required == "name" {
@@ -123,15 +150,19 @@ func policyMapping(role string, p catalog.Entry, required string) (*jsonschema.S
 		}
 		properties.Set(param.Name, value)
 	}
-	return &jsonschema.Schema{
-		Type: "object", Properties: properties, Required: []string{required},
-		AdditionalProperties: jsonschema.FalseSchema, Description: sentence(p.Doc),
-	}, nil
+	s := &jsonschema.Schema{Type: "object", Properties: properties, AdditionalProperties: jsonschema.FalseSchema, Description: sentence(p.Doc)}
+	if required != "" {
+		s.Required = []string{required}
+	}
+	return s, nil
 }
 
 // paramSchema returns the schema of a parameter of a policy. JSON schema cannot compare
 // quantities with units, so the description states their bounds.
 func paramSchema(p catalog.Param) (*jsonschema.Schema, error) {
+	if p.Type == catalog.Parts {
+		return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Ref: "#/$defs/" + partDefinition}, Description: sentence(p.Doc)}, nil
+	}
 	low, high := p.Bounds()
 	s := &jsonschema.Schema{Description: sentence(p.Doc), Default: p.Default}
 	if p.Unit != "" {
@@ -154,8 +185,11 @@ func paramSchema(p catalog.Param) (*jsonschema.Schema, error) {
 	switch d := p.Default.(type) {
 	case nil:
 		kind := &jsonschema.Schema{Type: "object"}
-		if p.Type == catalog.Command {
+		switch p.Type {
+		case catalog.Command:
 			kind = &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string"}}
+		case catalog.Path:
+			kind = &jsonschema.Schema{Type: "string"}
 		}
 		s.AnyOf = append(s.AnyOf, kind)
 	case bool:

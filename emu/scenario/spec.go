@@ -435,7 +435,10 @@ type Limits struct {
 	// Alone is the largest number of tasks of a repeat's different jobs that are simulated alone for their slowdown
 	// (default: 20000); with more, none is known.
 	Alone int `yaml:"alone,omitempty" jsonschema:"minimum=1,maximum=100000000"`
-	// Trace is the size of the largest trace, workload or job file that is read.
+	// Samples is the number of rows of samples.parquet of a trial, about 3 bytes each (default: 8388608, in a
+	// simulation 2097152): as it fills, readings become rarer.
+	Samples int `yaml:"samples,omitempty" jsonschema:"minimum=1000,maximum=1000000000"`
+	// Trace is the size of the largest trace, workload, job or policy file that is read.
 	Trace units.Bytes `yaml:"trace" jsonschema:"default=64MB" least:"1KB" most:"4GB" scale:"keep"`
 }
 
@@ -463,7 +466,7 @@ func (p Policy) MarshalYAML() (any, error) {
 		return p.Name, nil
 	}
 	m := map[string]any{}
-	if p.Name != catalog.External {
+	if !catalog.IsExternal(p.Name) {
 		m["name"] = p.Name
 	}
 	for k, v := range p.Params {

@@ -269,6 +269,12 @@ func (s *Scenario) distinctFiles() error {
 			}
 			sums[t.file.Name] = t.sum
 		}
+		for _, t := range p.Scenario.policies {
+			if sum := sums[t.file.Name]; sum != "" && sum != t.sum {
+				return &Errors{Problems: []Problem{s.Problem("arms", fmt.Sprintf("two files of the sweep are stored as %s: rename one of them", t.file.Name))}}
+			}
+			sums[t.file.Name] = t.sum
+		}
 	}
 	return nil
 }

@@ -196,11 +196,20 @@ func TestSchemaHasEveryParameter(t *testing.T) {
 		t.Fatal(err)
 	}
 	params := 0
-	for _, role := range catalog.All().Roles() {
-		for _, e := range catalog.All().Entries(role) {
+	type mapping = map[string]any
+	for _, role := range catalog.All() {
+		for i, e := range slices.Concat(role.Policies, role.Parts) {
+			policy, composed := e.Name, func(params mapping) mapping { return params }
+			if i >= len(role.Policies) {
+				policy, composed = role.Policies[0].Name, func(params mapping) mapping { return mapping{catalog.With: []any{mapping{e.Name: params}}} }
+			}
+			check := func(param string, value any) error {
+				return errors.Join(catalog.All().Check(role.Name, policy, composed(mapping{param: value}))...)
+			}
 			accepts := func(param string, value any) bool {
-				arm := map[string]any{"coflow": "fair", "placement": "hdfs"}
-				arm[role] = map[string]any{"name": e.Name, param: value}
+				arm := mapping{"coflow": "fair", "placement": "hdfs"}
+				arm[role.Name] = composed(mapping{param: value})
+				arm[role.Name].(mapping)["name"] = policy
 				doc["arms"] = []any{arm}
 				text, err := yaml.Dump(doc)
 				if err != nil {
@@ -228,7 +237,7 @@ func TestSchemaHasEveryParameter(t *testing.T) {
 					}
 					// Values that do not fit the defaults of other parameters are refused without this
 					// prefix.
-					if err := errors.Join(catalog.All().Check(role, e.Name, map[string]any{p.Name: text})...); err != nil && strings.Contains(err.Error(), fmt.Sprintf(" %s: %s: %v", e.Name, p.Name, text)) {
+					if err := check(p.Name, text); err != nil && strings.Contains(err.Error(), fmt.Sprintf(" %s: %s: %v", e.Name, p.Name, text)) {
 						t.Errorf("the catalog refuses what the schema accepts: %v", err)
 					}
 				}
@@ -255,12 +264,14 @@ func TestSchemaHasEveryParameter(t *testing.T) {
 				case catalog.Durations:
 					bad = []any{"", 7}
 					for _, v := range []string{"1s,", "1s,soon", "-1s", strings.Repeat("1s,", p.Most) + "1s"} {
-						if catalog.All().Check(role, e.Name, map[string]any{p.Name: v}) == nil {
+						if check(p.Name, v) == nil {
 							t.Errorf("%s: %s: the catalog accepts %q", e.Name, p.Name, v)
 						}
 					}
 				case catalog.Hosts, catalog.Pools:
 					bad = []any{"", 7}
+				case catalog.Parts:
+					bad = []any{e.Params[0].Name, 7, []any{"other"}}
 				}
 				if len(bad) == 0 {
 					t.Errorf("%s: %s: no values of type %s to refuse", e.Name, p.Name, p.Type)
@@ -269,7 +280,7 @@ func TestSchemaHasEveryParameter(t *testing.T) {
 					if accepts(p.Name, v) {
 						t.Errorf("%s: %s: the schema accepts %v", e.Name, p.Name, v)
 					}
-					if catalog.All().Check(role, e.Name, map[string]any{p.Name: v}) == nil {
+					if check(p.Name, v) == nil {
 						t.Errorf("%s: %s: the catalog accepts %v", e.Name, p.Name, v)
 					}
 				}

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"testbed/emu/flowsim/comparison"
+	"testbed/policies/catalog"
 	"testbed/topo/units"
 	"testbed/topo/words"
 	"testbed/topo/yamltree"
@@ -420,7 +421,7 @@ func (m mapping) variant(v *variant) {
 	if list := m.list("policies"); list != nil {
 		v.policies = nil
 		for _, text := range list {
-			p, err := comparison.ParsePolicy(text)
+			p, err := comparison.ParsePolicy(catalog.RoleCoflow, text)
 			if err != nil {
 				m.failAt("policies", "%v", err)
 			}

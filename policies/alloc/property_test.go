@@ -41,6 +41,7 @@ type instance struct {
 	pilots   [][]bool
 	later    map[*Flow]int // flows that became pilot flows after the others: their position
 	sch      policies.Schedule
+	ceilings bool // of flows of rule Free
 }
 
 var rules = []policies.Rule{policies.Free, policies.MaxMin, policies.EqualSplit, policies.Greedy, policies.MADD, policies.SlowestRate, policies.ExclusivePorts, policies.Proportional}
@@ -159,7 +160,7 @@ func (in *instance) bottleneck(f Flow) float64 {
 }
 
 func (in *instance) share(t *rapid.T, s *Allocator, ds []*Demand) {
-	if err := s.Share(&in.sch, ds, in.capacity, policies.Needs{Sizes: true}, false); err != nil {
+	if err := s.Share(&in.sch, ds, in.capacity, policies.Needs{Sizes: true}, in.ceilings); err != nil {
 		t.Fatal(err)
 	}
 	in.check(t, ds)
@@ -178,6 +179,9 @@ func (in *instance) check(t *rapid.T, ds []*Demand) {
 			}
 			if r > 0 {
 				moving = append(moving, int32(i))
+			}
+			if math.IsInf(r, 1) && in.ceilings {
+				continue // the flow has no rate cap
 			}
 			for _, l := range d.Path(i) {
 				load[l] += r
@@ -296,7 +300,12 @@ func TestSameAsNew(t *testing.T) {
 	var old, fresh Allocator
 	rapid.Check(t, func(t *rapid.T) {
 		minSideCounts := []policies.Rule{policies.Greedy, policies.Greedy, policies.Greedy, policies.SlowestRate, policies.EqualSplit, policies.ExclusivePorts}
+		ceilings := rapid.Bool().Draw(t, "ceilings")
+		if ceilings {
+			minSideCounts = append(minSideCounts, policies.Free, policies.Free)
+		}
 		in := drawInstance(t, minSideCounts)
+		in.ceilings = ceilings
 		ds := in.demands(true)
 		for range rapid.IntRange(2, 8).Draw(t, "decisions") {
 			in.sameAsNew(t, &old, &fresh, ds)

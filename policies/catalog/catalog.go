@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -31,13 +32,26 @@ type Role struct {
 	Default  string   // policy of an arm that names none where Required holds; "" if it must name one
 	Examples []string // names of policies, for messages
 	Policies []Entry  // in any order
-	// External is the entry for processes outside of the program; nil if the role has none. Its name is External.
-	External *Entry
+	Parts    []Entry  // that its policies can be composed with, by their parameter With
+	// External are the entries for policies outside of the program. The name of each, Exec or Wasm, is also
+	// that of the parameter without which it is nothing.
+	External []Entry
 }
 
-// External is the name of policies that processes outside of the program implement, and of the parameter that is
-// their command.
-const External = "exec"
+// The names of policies outside of the program.
+const (
+	Exec = "exec" // processes; the parameter is their command
+	Wasm = "wasm" // WebAssembly modules; the parameter is their file
+)
+
+// With is the parameter of a policy that lists its parts.
+const With = "with"
+
+// Files is the parameter of Exec for files that its command does not name.
+const Files = "files"
+
+// IsExternal reports whether a policy of that name is outside of the program.
+func IsExternal(name string) bool { return name == Exec || name == Wasm }
 
 // The conditions under which an arm must name a policy of a role, as messages describe them.
 const (
@@ -65,17 +79,25 @@ const (
 	Choice Type = "choice"
 	// Hosts is a comma-separated list of host name patterns; "*" is all hosts.
 	Hosts Type = "hosts"
-	// Command is a list of a program and its arguments.
+	// Command is a list of words: a program and its arguments, or files.
 	Command Type = "list"
+	// Path is the path of a file, relative to the directory of the scenario.
+	Path Type = "path"
 	// Mapping is a mapping of any keys.
 	Mapping Type = "mapping"
 	// Pools is a comma-separated list of user=weight:maps:reduces; "none" is no pool.
 	Pools Type = "pools"
+	// Parts is a list of Param.Parts: names, or mappings of a name to the part's parameters.
+	Parts Type = "parts"
 )
 
 // Param documents one parameter.
 type Param struct {
-	Name      string
+	Name string
+	// To is the field that the parameter sets, whose type and value are Type and Default: a pointer to a bool, an integer,
+	// a units.Bytes, a float64 or a time.Duration. With Choices, a bool or an integer is an index. Set is for others.
+	To        any
+	Set       func(any)
 	Type      Type
 	Default   any      // bool, int64, units.Bytes, float64, time.Duration or string, by Type
 	Unit      string   // unit of the value; empty if it has none
@@ -84,7 +106,80 @@ type Param struct {
 	Choices   []string // values of a choice
 	Durations bool     // a choice also accepts a duration from Min to Max
 	Most      int      // elements of a list
+	Parts     []Entry  // values of Parts
 	Doc       string   // one line
+}
+
+// bound completes an entry whose parameters set fields of T, from their initial values on. made makes the policy.
+func bound[T any](e Entry, initial T, params func(*T) []Param, made func(T, Values) any) Entry {
+	defaults := initial
+	for _, p := range params(&defaults) {
+		e.Params = append(e.Params, p.typed())
+	}
+	e.New = func(v Values) any {
+		x := initial
+		for _, p := range params(&x) {
+			p.assign(v[p.Name])
+		}
+		return made(x, v)
+	}
+	return e
+}
+
+// Fields completes the entry of a policy of type T whose parameters set its fields, from their initial values on.
+func Fields[T any](e Entry, initial T, params func(*T) []Param) Entry {
+	return bound(e, initial, params, func(x T, _ Values) any { return x })
+}
+
+// typed returns the parameter with the type and the default of its field.
+func (p Param) typed() Param {
+	switch to := p.To.(type) {
+	case nil:
+		return p
+	case *units.Bytes:
+		p.Type, p.Default = Size, *to
+	case *time.Duration:
+		p.Type, p.Default = Duration, *to
+	case *float64:
+		p.Type, p.Default = Float, *to
+	default:
+		field := reflect.ValueOf(to).Elem()
+		switch isBool := field.Kind() == reflect.Bool; {
+		case p.Choices != nil && isBool:
+			p.Type, p.Default = Choice, p.Choices[0]
+			if field.Bool() {
+				p.Default = p.Choices[1]
+			}
+		case p.Choices != nil && field.CanUint():
+			p.Type, p.Default = Choice, p.Choices[field.Uint()]
+		case p.Choices != nil:
+			p.Type, p.Default = Choice, p.Choices[field.Int()]
+		case isBool:
+			p.Type, p.Default = Bool, field.Bool()
+		default:
+			p.Type, p.Default = Whole, field.Int()
+		}
+	}
+	return p
+}
+
+// assign sets the field to a value that parse has returned.
+func (p Param) assign(value any) {
+	if p.Set != nil {
+		p.Set(value)
+		return
+	}
+	if p.To == nil {
+		return
+	}
+	field := reflect.ValueOf(p.To).Elem()
+	if p.Choices != nil {
+		value = slices.Index(p.Choices, value.(string))
+		if field.Kind() == reflect.Bool {
+			value = value == 1
+		}
+	}
+	field.Set(reflect.ValueOf(value).Convert(field.Type()))
 }
 
 // Entry documents one policy.
@@ -111,20 +206,6 @@ func (v Values) size(name string) units.Bytes       { return v[name].(units.Byte
 func (v Values) float(name string) float64          { return v[name].(float64) }
 func (v Values) duration(name string) time.Duration { return v[name].(time.Duration) }
 func (v Values) choice(name string) string          { return v[name].(string) }
-
-// durations returns the elements of a list, which parse has checked.
-func (v Values) durations(name string) []time.Duration {
-	list, _ := durations(v[name])
-	return list
-}
-
-// hosts returns the patterns for placement.Constraints, where all hosts are "".
-func (v Values) hosts(name string) string {
-	if s := v[name].(string); s != allHosts {
-		return s
-	}
-	return ""
-}
 
 // Roles returns the names of the roles.
 func (c Catalog) Roles() (names []string) {
@@ -177,8 +258,8 @@ type ParamError struct {
 func (c Catalog) resolve(role, name string, params map[string]any) (Entry, Values, []error) {
 	entries := c.Entries(role)
 	for _, r := range c {
-		if r.Name == role && r.External != nil {
-			entries = append(entries, *r.External)
+		if r.Name == role {
+			entries = append(entries, r.External...)
 		}
 	}
 	if len(entries) == 0 {
@@ -188,7 +269,15 @@ func (c Catalog) resolve(role, name string, params map[string]any) (Entry, Value
 	if at < 0 {
 		return Entry{}, nil, []error{fmt.Errorf("unknown %s policy %q (%s)", role, name, suggestion(name, c.Names(role)))}
 	}
-	e := entries[at]
+	v, errs := entries[at].read(params)
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("%s policy %s: %w", role, name, err)
+	}
+	return entries[at], v, errs
+}
+
+// read returns the values of all parameters. Errors in one wrap a ParamError.
+func (e Entry) read(params map[string]any) (Values, []error) {
 	v := Values{}
 	var known []string
 	for _, p := range e.Params {
@@ -197,6 +286,9 @@ func (c Catalog) resolve(role, name string, params map[string]any) (Entry, Value
 	}
 	slices.Sort(known)
 	var errs []error
+	if where, text := e.composed(params); text != "" {
+		return v, []error{ParamError{where, fmt.Errorf("%s: a part has this parameter: write %s", where, text)}}
+	}
 	for _, given := range slices.Sorted(maps.Keys(params)) {
 		i := slices.IndexFunc(e.Params, func(p Param) bool { return p.Name == given })
 		switch {
@@ -207,7 +299,10 @@ func (c Catalog) resolve(role, name string, params map[string]any) (Entry, Value
 		default:
 			value, err := e.Params[i].parse(params[given])
 			for _, err := range each(err) {
-				errs = append(errs, ParamError{given, fmt.Errorf("%s: %w", given, err)})
+				if placed := (ParamError{}); !errors.As(err, &placed) {
+					err = ParamError{given, fmt.Errorf("%s: %w", given, err)}
+				}
+				errs = append(errs, err)
 			}
 			v[given] = value
 		}
@@ -215,10 +310,7 @@ func (c Catalog) resolve(role, name string, params map[string]any) (Entry, Value
 	if len(errs) == 0 && e.Check != nil {
 		errs = e.Check(v)
 	}
-	for i, err := range errs {
-		errs[i] = fmt.Errorf("%s policy %s: %w", role, name, err)
-	}
-	return e, v, errs
+	return v, errs
 }
 
 // each returns the errors that err joins, or err alone, or none.
@@ -312,14 +404,21 @@ func (p Param) parse(given any) (any, error) {
 			words = append(words, word)
 		}
 		if !ok || len(list) == 0 {
-			return nil, fmt.Errorf("%v: expected a program and its arguments, such as [python3, mine.py]", shown(given))
+			return nil, fmt.Errorf("%v: expected a list of words, such as [python3, mine.py]", shown(given))
 		}
 		return words, nil
+	case Path:
+		if s, ok := given.(string); ok && s != "" && !strings.ContainsRune(s, 0) {
+			return s, nil
+		}
+		return nil, fmt.Errorf("%v: expected the path of a file", shown(given))
 	case Mapping:
 		if m, ok := given.(map[string]any); ok {
 			return m, nil
 		}
 		return nil, fmt.Errorf("%v: expected a mapping", shown(given))
+	case Parts:
+		return p.compose(given)
 	case Pools:
 		s, ok := given.(string)
 		if !ok {

@@ -121,11 +121,11 @@ func variants(e Entry) []map[string]any {
 			values = []any{true, false}
 		case Whole, Size, Duration:
 			values = []any{p.Min}
+			if number, _ := whole(p.Default); p.Type == Whole && number == p.Min {
+				values = []any{min(p.Min+2, p.Max)}
+			}
 			if p.Type == Duration && p.Name == "cycle" {
 				values = []any{"80ms"}
-			}
-			if p.Name == "priorities" {
-				values = []any{int64(2)}
 			}
 			if p.Name == "impact" {
 				values = nil
@@ -134,10 +134,7 @@ func variants(e Entry) []map[string]any {
 				}
 			}
 		case Float:
-			values = []any{p.Low}
-			if p.Name == "deadline" {
-				values = []any{0.0, 2.0}
-			}
+			values = []any{p.Low, min(p.Low+2, p.High)}
 		}
 		for _, value := range values {
 			if value == p.Default {
@@ -369,7 +366,7 @@ func TestErrors(t *testing.T) {
 		{RoleCoflow, "hdfs", nil, []string{`unknown coflow policy "hdfs" (` + available(RoleCoflow)}},
 		{RoleCoflow, "", nil, []string{`unknown coflow policy "" (` + available(RoleCoflow)}},
 		{RoleCoflow, "fifo", map[string]any{"allocation": "mad", "reallocate": "1us", "priorities": -1}, []string{
-			`fifo: allocation: mad: must be even, greedy, madd or maxmin`,
+			`fifo: allocation: mad: must be madd, greedy, even or maxmin`,
 			`fifo: reallocate: 1us: must be flows, coflows or a duration such as "8ms", from 100µs to 1h0m0s`,
 			`fifo: priorities: -1: must be a whole number from 0 to 1000 (priority classes)`}},
 		{RoleCoflow, "fifo", map[string]any{"reallocate": 8}, []string{`fifo: reallocate: 8: must be flows, coflows or a duration`}},

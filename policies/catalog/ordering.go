@@ -3,22 +3,11 @@ package catalog
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"testbed/policies/coflow"
 )
-
-// allocations returns the allocations of ordering policies, by name.
-func allocations() map[string]coflow.Allocation {
-	return map[string]coflow.Allocation{"madd": coflow.MADD, "greedy": coflow.Greedy, "even": coflow.EqualSplit, "maxmin": coflow.MaxMin}
-}
-
-// backfills returns the backfills of ordering policies, by name.
-func backfills() map[string]coflow.Backfill {
-	return map[string]coflow.Backfill{"greedy": coflow.TopUp, "served": coflow.TopUpServed, "fair-share": coflow.FairShare, "none": coflow.None, "proportional": coflow.Proportional}
-}
 
 // The bounds of the interval between decisions.
 const (
@@ -26,46 +15,24 @@ const (
 	longestInterval  = time.Hour
 )
 
-// reallocate is the parameter that selects when a policy decides.
-func reallocate() Param {
-	return Param{Name: "reallocate", Type: Choice, Choices: []string{"flows", "coflows"}, Default: "flows",
-		Durations: true, Min: int64(shortestInterval), Max: int64(longestInterval),
-		Doc: "when to decide: when a coflow arrives or a flow or coflow ends; only when a coflow arrives or ends; at multiples of a duration such as 8ms"}
+// rankedBy is the parameter that selects whether coflows are ranked by their current or their initial state.
+func rankedBy(initial *bool) Param {
+	return Param{Name: "key", To: initial, Choices: []string{"remaining", "initial"}, Doc: "rank coflows by their remaining bytes, or by their state at arrival"}
 }
 
-// keyParam is the parameter that selects whether coflows are ranked by their current or
-// their initial state.
-func keyParam() Param {
-	return Param{Name: "key", Type: Choice, Choices: []string{"remaining", "initial"}, Default: "remaining",
-		Doc: "rank coflows by their remaining bytes, or by their state at arrival"}
-}
-
-func paceOf(v Values) coflow.Pace {
-	switch p := v["reallocate"].(type) {
-	case time.Duration:
-		return coflow.Pace{Every: p}
-	default:
-		return coflow.Pace{CoflowsOnly: p == "coflows"}
-	}
-}
-
-// sharing returns the common parameters of ordering policies, with the given default
-// allocation.
-func sharing(allocation string) []Param {
+// sharing returns the common parameters of ordering policies.
+func sharing(s *coflow.Sharing) []Param {
 	return []Param{
-		{Name: "allocation", Type: Choice, Choices: slices.Sorted(maps.Keys(allocations())), Default: allocation,
-			Doc: "flows of a coflow: equal shares in one pass; one after another; all end together (needs sizes); max-min fair"},
-		{Name: "backfill", Type: Choice, Choices: slices.Sorted(maps.Keys(backfills())), Default: "greedy",
-			Doc: "capacity that the allocation leaves goes to: fair-share (CoflowSim), equal shares for coflows that madd has skipped, then all by arrival; greedy, all in order; proportional (the Varys paper), flows with a rate, in proportion to it; served, coflows that madd has not skipped"},
-		{Name: "priorities", Type: Whole, Default: int64(0), Unit: "priority classes", Max: 1000,
+		{Name: "allocation", To: &s.Allocation, Choices: []string{"madd", "greedy", "even", "maxmin"},
+			Doc: "flows of a coflow: all end together (needs sizes); one after another; equal shares in one pass; max-min fair"},
+		{Name: "backfill", To: &s.Backfill, Choices: []string{"greedy", "served", "fair-share", "none", "proportional"},
+			Doc: "capacity that the allocation leaves goes to: greedy, all in order; served, coflows that madd has not skipped; fair-share (CoflowSim), equal shares for coflows that madd has skipped, then all by arrival; proportional (the Varys paper), flows with a rate, in proportion to it"},
+		{Name: "priorities", To: &s.Priorities, Unit: "priority classes", Max: 1000,
 			Doc: "for allocation maxmin: classes of the network (DiffServ), the last for all remaining coflows; 0 is one for each coflow"},
-		reallocate(),
+		{Name: "reallocate", Type: Choice, Choices: []string{"flows", "coflows"}, Default: "flows", Durations: true, Min: int64(shortestInterval), Max: int64(longestInterval),
+			Set: func(x any) { s.Pace.Every, _ = x.(time.Duration); s.Pace.CoflowsOnly = x == "coflows" },
+			Doc: "when to decide: when a coflow arrives or a flow or coflow ends; only when a coflow arrives or ends; at multiples of a duration such as 8ms"},
 	}
-}
-
-func sharingOf(v Values) coflow.Sharing {
-	return coflow.Sharing{Allocation: allocations()[v.choice("allocation")], Backfill: backfills()[v.choice("backfill")],
-		Priorities: v.int("priorities"), Pace: paceOf(v)}
 }
 
 // checkSharing rejects backfills that have no effect or a different one with the
@@ -99,56 +66,47 @@ func checkSEBF(v Values) []error {
 // orderings returns the coflow policies without queues: those that rank coflows by a
 // known key, and those that do not rank them.
 func orderings() []Entry {
-	ordered := func(name, doc string, by coflow.Key, allocation string, params ...Param) Entry {
-		return Entry{Name: name, Doc: doc, Holds: true, Params: append(params, sharing(allocation)...), Check: checkSharing,
-			New: func(v Values) any {
-				return coflow.Ordered{By: by, Initial: v["key"] == "initial", Sharing: sharingOf(v)}
-			}}
+	ordered := func(name, doc string, initial coflow.Ordered, own func(*coflow.Ordered) []Param) Entry {
+		return Fields(Entry{Name: name, Doc: doc, Holds: true, Check: checkSharing}, initial, func(o *coflow.Ordered) []Param {
+			return append(own(o), sharing(&o.Sharing)...)
+		})
 	}
-	deadline := coflow.DefaultDeadline()
+	none := func(*coflow.Ordered) []Param { return nil }
+	greedy := coflow.Sharing{Allocation: coflow.Greedy}
 	return []Entry{
 		{Name: "fair", Doc: "per-flow fairness without rate caps: plain TCP on packets, max-min fair in the fluid model",
 			New: func(Values) any { return coflow.Fair{} }},
 		{Name: "equal-share", Doc: "each flow gets the smaller of the equal shares of its two ports, and the rest stays idle: FAIR of CoflowSim", Holds: true,
 			New: func(Values) any { return coflow.EqualShare{} }},
-		{
-			Name: "rack-limit", Holds: true,
-			Doc: "per-flow fairness under a rate limiter for each rack and direction, as in ShuffleWatcher's evaluation (USENIX ATC 2014)",
-			Params: []Param{{
-				Name: "limit", Type: Float, Default: 0.2, Unit: "× the rack's links to spines", Low: 0.001, High: 1,
-				Doc: "traffic that may leave a rack, and that may enter it",
-			}},
-			New: func(v Values) any { return coflow.RackLimit{Share: v.float("limit")} },
-		},
-		ordered("fifo", "first in, first out; with allocation madd, backfill fair-share and reallocate coflows, FIFO of the simulator CoflowSim", coflow.Arrival, "greedy"),
-		ordered("scf", "shortest coflow first, by its largest flow, as in CoflowSim (there with static keys, backfill fair-share and reallocate coflows); knows sizes", coflow.LargestFlow, "madd"),
-		ordered("ncf", "narrowest coflow first, by width (the smaller of its numbers of senders and receivers), as in CoflowSim (there with allocation madd)", coflow.Width, "greedy"),
-		ordered("lcf", "lightest coflow first, by its total bytes, as in CoflowSim; knows sizes", coflow.Bytes, "madd", keyParam()),
-		{Name: "sebf", Doc: "Varys (SIGCOMM 2014): smallest effective bottleneck first, all flows of a coflow end together (MADD); knows sizes", Holds: true,
-			Params: slices.Concat([]Param{keyParam()}, sharing("madd"), []Param{
-				{Name: "deadline", Type: Float, Default: deadline.Factor, Unit: "× the coflow's minimum CCT", High: 1e6,
-					Doc: "time from arrival to deadline: a coflow is admitted, with the rates it needs, if it can meet it without delaying earlier ones; 0 for none"},
-				{Name: "padding", Type: Float, Default: deadline.Padding, Unit: "× the estimated time", High: 10,
-					Doc: "margin at admission, added to the estimated completion time"},
-				{Name: "least", Type: Duration, Default: deadline.Least, Max: int64(longestInterval),
-					Doc: "assumed least completion time: a coflow with a shorter deadline is rejected"},
-				{Name: "rejected", Type: Choice, Choices: []string{"background", "last"}, Default: "background",
-					Doc: "capacity of rejected coflows: all that admitted ones do not need for their deadlines, or only what these cannot use"},
+		Fields(Entry{Name: "rack-limit", Holds: true, Doc: "per-flow fairness under a rate limiter for each rack and direction, as in ShuffleWatcher's evaluation (USENIX ATC 2014)"},
+			coflow.RackLimit{Share: 0.2}, func(p *coflow.RackLimit) []Param {
+				return []Param{{Name: "limit", To: &p.Share, Unit: "× the rack's links to spines", Low: 0.001, High: 1, Doc: "traffic that may leave a rack, and that may enter it"}}
 			}),
-			Check: checkSEBF,
-			New: func(v Values) any {
-				return coflow.SEBF{Initial: v.choice("key") == "initial", Sharing: sharingOf(v), Deadline: coflow.Deadline{Factor: v.float("deadline"),
-					Padding: v.float("padding"), Least: v.duration("least"), RejectedLast: v.choice("rejected") == "last"}}
-			}},
-		{Name: "sincronia", Doc: "Sincronia (SIGCOMM 2018): bottleneck-select-scale-iterate (BSSI) order of the remaining bytes, greedy allocation; knows sizes", Holds: true,
-			Params: append([]Param{
-				{Name: "ties", Type: Choice, Choices: []string{"earlier-first", "earlier-last"}, Default: "earlier-first",
-					Doc: "ties for the last place: the lower ID goes first, or last as in the authors' code"},
-				{Name: "reorder", Type: Choice, Choices: []string{"coflows", "always"}, Default: "coflows",
-					Doc: "when to recompute the order: after a coflow has arrived or ended, or in every decision"},
-			}, sharing("greedy")...), Check: checkSharing,
-			New: func(v Values) any {
-				return coflow.Sincronia{Sharing: sharingOf(v), EarlierLast: v.choice("ties") == "earlier-last", Always: v.choice("reorder") == "always"}
-			}},
+		ordered("fifo", "first in, first out; with allocation madd, backfill fair-share and reallocate coflows, FIFO of the simulator CoflowSim", coflow.Ordered{Sharing: greedy}, none),
+		ordered("scf", "shortest coflow first, by its largest flow, as in CoflowSim (there with static keys, backfill fair-share and reallocate coflows); knows sizes", coflow.Ordered{By: coflow.LargestFlow}, none),
+		ordered("ncf", "narrowest coflow first, by width (the smaller of its numbers of senders and receivers), as in CoflowSim (there with allocation madd)", coflow.Ordered{By: coflow.Width, Sharing: greedy}, none),
+		ordered("lcf", "lightest coflow first, by its total bytes, as in CoflowSim; knows sizes", coflow.Ordered{By: coflow.Bytes}, func(o *coflow.Ordered) []Param { return []Param{rankedBy(&o.Initial)} }),
+		Fields(Entry{Name: "sebf", Doc: "Varys (SIGCOMM 2014): smallest effective bottleneck first, all flows of a coflow end together (MADD); knows sizes", Holds: true, Check: checkSEBF},
+			coflow.SEBF{Deadline: coflow.DefaultDeadline()}, func(p *coflow.SEBF) []Param {
+				return slices.Concat([]Param{rankedBy(&p.Initial)}, sharing(&p.Sharing), []Param{
+					{Name: "deadline", To: &p.Deadline.Factor, Unit: "× the coflow's minimum CCT", High: 1e6,
+						Doc: "time from arrival to deadline: a coflow is admitted, with the rates it needs, if it can meet it without delaying earlier ones; 0 for none"},
+					{Name: "padding", To: &p.Deadline.Padding, Unit: "× the estimated time", High: 10,
+						Doc: "margin at admission, added to the estimated completion time"},
+					{Name: "least", To: &p.Deadline.Least, Max: int64(longestInterval),
+						Doc: "assumed least completion time: a coflow with a shorter deadline is rejected"},
+					{Name: "rejected", To: &p.Deadline.RejectedLast, Choices: []string{"background", "last"},
+						Doc: "capacity of rejected coflows: all that admitted ones do not need for their deadlines, or only what these cannot use"},
+				})
+			}),
+		Fields(Entry{Name: "sincronia", Doc: "Sincronia (SIGCOMM 2018): bottleneck-select-scale-iterate (BSSI) order of the remaining bytes, greedy allocation; knows sizes", Holds: true, Check: checkSharing},
+			coflow.DefaultSincronia(), func(p *coflow.Sincronia) []Param {
+				return append([]Param{
+					{Name: "ties", To: &p.EarlierLast, Choices: []string{"earlier-first", "earlier-last"},
+						Doc: "ties for the last place: the lower ID goes first, or last as in the authors' code"},
+					{Name: "reorder", To: &p.Always, Choices: []string{"coflows", "always"},
+						Doc: "when to recompute the order: after a coflow has arrived or ended, or in every decision"},
+				}, sharing(&p.Sharing)...)
+			}),
 	}
 }

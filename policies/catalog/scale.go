@@ -21,7 +21,7 @@ func (c Catalog) Scaled(role, name string, params map[string]any, by workloads.F
 	maps.Copy(out, params)
 	for _, p := range e.Params {
 		size, ok := v[p.Name].(units.Bytes)
-		if !ok || size == 0 || name == External || int64(size) == p.Max { // "none" and "any" are not scaled
+		if !ok || size == 0 || IsExternal(name) || int64(size) == p.Max { // "none" and "any" are not scaled
 			continue
 		}
 		n := new(big.Int).Mul(big.NewInt(int64(size)), big.NewInt(by.Den))

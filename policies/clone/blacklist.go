@@ -11,8 +11,8 @@ type Blacklist struct {
 	Window time.Duration
 }
 
-// DefaultBlacklist returns the paper's shorter window, and no blacklist.
-func DefaultBlacklist() Blacklist { return Blacklist{Window: 5 * time.Minute} }
+// DefaultBlacklist returns the paper's shorter window, and our value for p_b.
+func DefaultBlacklist() Blacklist { return Blacklist{Above: 0.3, Window: 5 * time.Minute} }
 
 // Predict returns the probability that an attempt on a host straggles in the next window, by the share of stragglers in
 // the last window and in all windows.

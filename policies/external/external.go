@@ -1,15 +1,16 @@
-// Package external is a coflow policy that a process outside of the program implements, in any language:
-// the messages of their conversation, JSON lines, and the policies.CoflowScheduler that holds it.
+// Package external holds policies outside of the program, in any language: processes and WebAssembly modules. It
+// defines the messages of their conversation and the policies of each role that hold it.
 // docs/writing-a-policy.md describes the messages.
 //
-// It starts no process: package process does.
+// It starts no policy: package outside does.
 package external
 
 import (
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,6 @@ import (
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/topo/words"
-	"testbed/workloads"
 )
 
 // Version is the version of the messages.
@@ -30,36 +30,60 @@ const Version = 1
 //go:embed schema.json
 var Schema []byte
 
+// Examples are policies, with what they need of their language.
+//
+//go:embed python/testbed.py python/smallest_first.py python/oldest_first.py python/least_loaded.py golang
+var Examples embed.FS
+
 // End is the last message.
 const End = `{"type":"end"}` + "\n"
 
 // Measured is the latency of answers that take effect after the time that the process took.
 const Measured time.Duration = -1
 
-// Settings describe a process and its bounds.
+// Settings describe a policy and its bounds: a module if Module is set, and otherwise a process.
 type Settings struct {
 	Command []string // program and arguments
-	// Latency is the time from a decision until its rate caps take effect, or Measured.
+	Module  string   // path of a WebAssembly module
+	// Latency is the time from a decision until it takes effect, or Measured.
 	Latency time.Duration
 	Timeout time.Duration // the longest wait for an answer and for the end of the process
 	Output  units.Bytes   // the most output for one answer, and the most standard error that is kept
-	// Parameters are for the process; nil if there are none.
+	Memory  units.Bytes   // the most memory of a module
+	Work    int64         // the most calls and turns of loops of a module for one answer
+	// Parameters are for the policy; nil if there are none.
 	Parameters map[string]any
 }
 
-// Conversation is what a process says.
+// String returns the settings as errors name the policy.
+func (s Settings) String() string {
+	if s.Module != "" {
+		return "policy " + s.Module
+	}
+	return "policy " + strings.Join(s.Command, " ")
+}
+
+// Conversation is what a policy says.
 type Conversation interface {
-	// Ask sends a line, and passes the lines that follow to use until it accepts one. It returns the time
+	// Ask sends a message, and passes the lines that follow to use until it accepts one. It returns the time
 	// that this took. An error of use is returned with the place of the line.
 	Ask(line []byte, use func(line []byte) (accepted bool, err error)) (time.Duration, error)
 }
 
-// Scheduler is the policy that a process implements. A conversation belongs to one run, so New is called once.
-type Scheduler struct {
+// Policy is what policies of all roles have in common that a process implements. A conversation belongs to one run, so that
+// only one instance is made.
+type Policy struct {
 	Settings
+	role     role
 	talk     Conversation // nil in a replay
 	greeting greeting
 	raw      json.RawMessage // of greeting
+}
+
+// role is what processes of a role may state.
+type role struct {
+	name  string
+	needs map[string]func(*policies.Needs) *bool // facts and hints, by name
 }
 
 // greeting is the answer to the first message.
@@ -67,6 +91,7 @@ type greeting struct {
 	Type     string   `json:"type"`
 	Version  int      `json:"version"`
 	Needs    []string `json:"needs"`
+	Views    string   `json:"views"` // of Views; "" is the first
 	Triggers struct {
 		Coflows bool          `json:"coflows"`
 		Flows   bool          `json:"flows"`
@@ -75,51 +100,41 @@ type greeting struct {
 	} `json:"triggers"`
 }
 
-// needs returns the facts and hints that a process may declare.
-func needs() map[string]func(*policies.Needs) *bool {
-	return map[string]func(*policies.Needs) *bool{
-		"sizes":            func(n *policies.Needs) *bool { return &n.Sizes },
-		"totals":           func(n *policies.Needs) *bool { return &n.Totals },
-		"flows":            func(n *policies.Needs) *bool { return &n.Flows },
-		"new_flows":        func(n *policies.Needs) *bool { return &n.NewFlows },
-		"pilot_flows":      func(n *policies.Needs) *bool { return &n.PilotFlows },
-		"most_sent":        func(n *policies.Needs) *bool { return &n.MostSent },
-		"ignores_progress": func(n *policies.Needs) *bool { return &n.IgnoresProgress },
-		"ignores_links":    func(n *policies.Needs) *bool { return &n.IgnoresLinks },
-	}
-}
-
 type link struct {
 	Name string `json:"name"`
 	Rate int64  `json:"rate"` // bit/s
 }
 
 // Open begins the conversation: it describes the fabric and asks for needs and triggers.
-func (s *Scheduler) Open(talk Conversation, f *topo.Fabric, seed uint64) error {
+func (p *Policy) Open(talk Conversation, f *topo.Fabric, seed uint64) error {
 	var links []link
+	var racks []topo.RackID
+	for h := range f.Hosts() {
+		racks = append(racks, f.RackOf(topo.HostID(h)))
+	}
 	for i, l := range f.Links() {
 		links = append(links, link{Name: f.LinkName(topo.LinkID(i)), Rate: int64(l.Rate)})
 	}
 	hello, err := json.Marshal(map[string]any{
-		"type": "hello", "version": Version, "role": "coflow", "parameters": s.Parameters, "seed": seed,
-		"fabric": map[string]any{"hosts": f.Hosts(), "racks": f.Racks(), "links": links},
+		"type": "hello", "version": Version, "role": p.role.name, "parameters": p.Parameters, "seed": seed,
+		"fabric": map[string]any{"hosts": f.Hosts(), "racks": f.Racks(), "host_racks": racks, "links": links},
 	})
 	if err != nil {
 		return err
 	}
-	s.talk = talk
+	p.talk = talk
 	_, err = talk.Ask(append(hello, '\n'), func(line []byte) (bool, error) {
 		is, err := isType(line, "hello")
 		if err != nil || !is {
 			return false, err
 		}
-		return true, s.Recorded(line)
+		return true, p.Recorded(line)
 	})
 	return err
 }
 
 // Recorded takes the answer to the first message from a record, as Hello returned it.
-func (s *Scheduler) Recorded(line []byte) error {
+func (p *Policy) Recorded(line []byte) error {
 	var g greeting
 	if err := json.Unmarshal(line, &g); err != nil {
 		return fmt.Errorf("hello: %w", err)
@@ -127,44 +142,40 @@ func (s *Scheduler) Recorded(line []byte) error {
 	if g.Version != Version {
 		return fmt.Errorf("hello: version %d: must be %d, the version of this program", g.Version, Version)
 	}
-	known := needs()
 	for _, name := range g.Needs {
-		if known[name] == nil {
-			return fmt.Errorf("hello: unknown need %q: must be %s", name, words.Or(Needs()))
+		if p.role.needs[name] == nil {
+			return fmt.Errorf("hello: unknown need %q: must be %s", name, words.Or(p.role.names()))
 		}
 	}
-	s.greeting, s.raw = g, slices.Clone(line)
+	if g.Views != "" && !slices.Contains(Views, g.Views) {
+		return fmt.Errorf("hello: views %q: must be %s", g.Views, words.Or(Views))
+	}
+	p.greeting, p.raw = g, slices.Clone(line)
 	return nil
 }
 
-// Hello returns the answer to the first message.
-func (s *Scheduler) Hello() json.RawMessage { return s.raw }
+// Outside returns the policy itself, of whatever role.
+func (p *Policy) Outside() *Policy { return p }
 
-// Needs returns the names that a process may declare to need, sorted.
-func Needs() (names []string) {
-	for name := range needs() {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+// Role returns the name of the role.
+func (p *Policy) Role() string { return p.role.name }
+
+// Hello returns the answer to the first message.
+func (p *Policy) Hello() json.RawMessage { return p.raw }
+
+// names returns the names of needs, sorted.
+func (r role) names() []string { return slices.Sorted(maps.Keys(r.needs)) }
 
 // Needs returns those of the process; none before Open.
-func (s *Scheduler) Needs() (n policies.Needs) {
-	known := needs()
-	for _, name := range s.greeting.Needs {
-		*known[name](&n) = true
+func (p *Policy) Needs() (n policies.Needs) {
+	for _, name := range p.greeting.Needs {
+		*p.role.needs[name](&n) = true
 	}
 	return n
 }
 
-// Triggers returns those of the process; none before Open.
-func (s *Scheduler) Triggers() policies.Triggers { return policies.Triggers(s.greeting.Triggers) }
-
-// New returns the instance that holds the conversation or, without one, answers from a log.
-func (s *Scheduler) New() policies.CoflowInstance { return &instance{s: s, sizes: s.Needs().Sizes} }
-
-// Name returns the name of an arm with the policy: the last argument that is no option, without directory.
+// Name returns the name of an arm with a process or a module: the last argument that is no option, without
+// directory.
 func Name(command []string) string {
 	for _, arg := range slices.Backward(command) {
 		if strings.HasPrefix(arg, "-") {
@@ -175,48 +186,6 @@ func Name(command []string) string {
 		}
 	}
 	return "exec"
-}
-
-type instance struct {
-	s     *Scheduler
-	sizes bool // are shown
-	n     int  // number of decisions
-	line  []byte
-	sent  []units.Rate // capacities as last sent
-	// logged is the answer of a log to the next decision; nil without one.
-	logged  []byte
-	latency time.Duration
-}
-
-// Replay passes the logged answer to the next decision.
-func (x *instance) Replay(answer []byte, latency time.Duration) {
-	x.logged, x.latency = answer, latency
-}
-
-// Decide implements policies.CoflowInstance.
-func (x *instance) Decide(v *policies.CoflowView, s *policies.Schedule) {
-	x.n++
-	if x.s.talk == nil {
-		if x.logged == nil {
-			s.Err = fmt.Errorf("the log has no answer to decision %d", x.n)
-			return
-		}
-		_, s.Err = x.read(x.logged, s)
-		s.Answer, s.Latency, x.logged = x.logged, x.latency, nil
-		return
-	}
-	x.line = x.appendView(x.line[:0], v)
-	took, err := x.s.talk.Ask(x.line, func(line []byte) (bool, error) {
-		accepted, err := x.read(line, s)
-		if accepted {
-			s.Answer = slices.Clone(line)
-		}
-		return accepted, err
-	})
-	s.Err = err
-	if s.Latency = x.s.Latency; s.Latency == Measured {
-		s.Latency = took
-	}
 }
 
 // isType reports whether a line is a message of a type. Others are ignored, unless they are no messages.
@@ -233,101 +202,89 @@ func isType(line []byte, name string) (bool, error) {
 	return m.Type == name, nil
 }
 
-// answer is a schedule of a process.
-type answer struct {
-	N         int                `json:"n"`
-	Steps     []step             `json:"steps"`
-	Budgets   []float64          `json:"budgets"`
-	Queues    []int              `json:"queues"`
-	Watch     []int64            `json:"watch"`
-	WatchMost []int64            `json:"watch_most"`
-	Pilots    []workloads.FlowID `json:"pilots"`
-	Wake      time.Duration      `json:"wake"`
+// decisions are those of an instance.
+type decisions struct {
+	p      *Policy
+	n      int // number so far
+	line   []byte
+	sent   []units.Rate // capacities as last sent
+	logged []logged     // answers of a log to the next decisions
 }
 
-type step struct {
-	Coflows []int         `json:"coflows"`
-	Rule    string        `json:"rule"`
-	Part    string        `json:"part"`
-	Only    string        `json:"only"`
-	Budget  int           `json:"budget"`
-	Within  time.Duration `json:"within"`
-	Rates   []rate        `json:"rates"`
+type logged struct {
+	answer  []byte
+	latency time.Duration
 }
 
-type rate struct {
-	Flow workloads.FlowID `json:"flow"`
-	Rate float64          `json:"rate"`
+// Replay passes the logged answer to a decision, in their order.
+func (d *decisions) Replay(answer []byte, latency time.Duration) {
+	d.logged = append(d.logged, logged{answer, latency})
 }
 
-// The names of rules, parts and selections, by value.
-var (
-	Rules = []string{"free", "max_min", "equal_split", "greedy", "madd", "slowest_rate", "exclusive_ports", "proportional", "explicit"}
-	Parts = []string{"all", "pilots", "others", "chosen"}
-	Onlys = []string{"everyone", "skipped", "served"}
-)
-
-// read fills a schedule from a line. It reports whether the line is an answer.
-func (x *instance) read(line []byte, s *policies.Schedule) (bool, error) {
-	if is, err := isType(line, "schedule"); err != nil || !is {
-		return false, err
-	}
-	var a answer
-	if err := json.Unmarshal(line, &a); err != nil {
-		return false, fmt.Errorf("schedule: %w", err)
-	}
-	if a.N != x.n {
-		return false, fmt.Errorf("schedule: n is %d: must be %d, that of the message \"decide\"", a.N, x.n)
-	}
-	for i, st := range a.Steps {
-		out := policies.Step{Coflows: st.Coflows, Budget: st.Budget, Within: st.Within}
-		for _, named := range []struct {
-			key, value string
-			names      []string
-			set        func(uint8)
-		}{
-			{"rule", st.Rule, Rules, func(n uint8) { out.Rule = policies.Rule(n) }},
-			{"part", st.Part, Parts, func(n uint8) { out.Part = policies.Part(n) }},
-			{"only", st.Only, Onlys, func(n uint8) { out.Only = policies.Only(n) }},
-		} {
-			at := slices.Index(named.names, named.value)
-			if named.value == "" && named.key != "rule" {
-				at = 0
-			}
-			if at < 0 {
-				return false, fmt.Errorf("schedule: step %d: %s %q: must be %s", i, named.key, named.value, words.Or(named.names))
-			}
-			named.set(uint8(at))
+// decide sends a message and returns the answer, which is the line that read accepts, and its latency. In a replay it takes
+// them from the log.
+func (d *decisions) decide(
+	message func([]byte) []byte, read func([]byte) (bool, error),
+) (answer []byte, latency time.Duration, err error) {
+	d.n++
+	if d.p.talk == nil {
+		if len(d.logged) == 0 {
+			return nil, 0, fmt.Errorf("the log has no answer to decision %d", d.n)
 		}
-		for _, r := range st.Rates {
-			out.Rates = append(out.Rates, policies.FlowRate(r))
-		}
-		s.Steps = append(s.Steps, out)
+		next := d.logged[0]
+		d.logged = d.logged[1:]
+		_, err = read(next.answer)
+		return next.answer, next.latency, err
 	}
-	s.Budgets, s.Queues, s.Watch = append(s.Budgets, a.Budgets...), append(s.Queues, a.Queues...), append(s.Watch, a.Watch...)
-	s.WatchMost, s.Pilots, s.Wake = append(s.WatchMost, a.WatchMost...), append(s.Pilots, a.Pilots...), a.Wake
-	return true, nil
+	d.line = message(d.line[:0])
+	took, err := d.p.talk.Ask(d.line, func(line []byte) (bool, error) {
+		accepted, err := read(line)
+		if accepted {
+			answer = slices.Clone(line)
+		}
+		return accepted, err
+	})
+	if latency = d.p.Latency; latency == Measured {
+		latency = took
+	}
+	return answer, latency, err
 }
 
-// appendView appends the message "decide". Numbers that are 0 are left out of coflows, and so are capacities
-// that are as before.
-func (x *instance) appendView(b []byte, v *policies.CoflowView) []byte {
-	b = append(b, `{"type":"decide","n":`...)
-	b = strconv.AppendInt(b, int64(x.n), 10)
-	b = number(b, `,"now":`, int64(v.Now))
-	if !slices.Equal(x.sent, v.Capacity) {
-		x.sent = append(x.sent[:0], v.Capacity...)
+// begin begins a message for a decision. Capacities that are as before are left out.
+func (d *decisions) begin(b []byte, kind string, c *policies.Cluster) []byte {
+	b = append(append(append(b, `{"type":"`...), kind...), `","n":`...)
+	b = strconv.AppendInt(b, int64(d.n), 10)
+	b = number(b, `,"now":`, int64(c.Now))
+	if !slices.Equal(d.sent, c.Capacity) {
+		d.sent = append(d.sent[:0], c.Capacity...)
 		b = append(b, `,"capacity":[`...)
-		for _, r := range v.Capacity {
+		for _, r := range c.Capacity {
 			b = append(strconv.AppendInt(b, int64(r), 10), ',')
 		}
 		b = closed(b)
 	}
-	b = append(b, `,"coflows":[`...)
-	for i := range v.Coflows {
-		b = append(x.appendCoflow(b, &v.Coflows[i]), ',')
+	return b
+}
+
+// reply is what answers have in common.
+type reply struct {
+	Type string `json:"type"`
+	N    int    `json:"n"`
+}
+
+// parse decodes a line of a type into an answer, which includes its reply. It reports whether the line is of that type.
+func (d *decisions) parse(line []byte, kind, asked string, into any, r *reply) (bool, error) {
+	err := json.Unmarshal(line, into)
+	if err != nil || r.Type != kind {
+		if is, err := isType(line, kind); err != nil || !is {
+			return false, err
+		}
+		return false, fmt.Errorf("%s: %w", kind, err)
 	}
-	return append(closed(b), '}', '\n')
+	if r.N != d.n {
+		return false, fmt.Errorf("%s: n is %d: must be %d, that of the message %q", kind, r.N, d.n, asked)
+	}
+	return true, nil
 }
 
 // close ends a list, whose last element has a comma after it.
@@ -355,65 +312,13 @@ func row(b []byte, numbers ...int64) []byte {
 	return append(closed(b), ',')
 }
 
-func (x *instance) appendCoflow(b []byte, c *policies.CoflowState) []byte {
-	b = strconv.AppendInt(append(b, `{"id":`...), int64(c.ID), 10)
-	b = number(b, `,"arrival":`, int64(c.Arrival))
-	b = number(b, `,"width":`, int64(c.Width))
-	b = number(b, `,"senders":`, int64(c.Senders))
-	b = number(b, `,"receivers":`, int64(c.Receivers))
-	b = number(b, `,"left":`, int64(c.Left))
-	b = number(b, `,"sent":`, int64(c.Sent))
-	b = number(b, `,"most_sent":`, int64(c.MostSent))
-	b = number(b, `,"queue":`, int64(c.Queue))
-	b = number(b, `,"since":`, int64(c.Since))
-	b = number(b, `,"finished":`, int64(c.Finished))
-	b = number(b, `,"median":`, int64(c.Median))
-	b = number(b, `,"pilots":`, int64(c.Pilots))
-	b = number(b, `,"pilots_left":`, int64(c.PilotsLeft))
-	b = number(b, `,"pilot_sent":`, int64(c.PilotSent))
-	b = number(b, `,"size":`, int64(c.Size))
-	b = number(b, `,"largest":`, int64(c.Largest))
-	b = number(b, `,"remaining":`, int64(c.Remaining))
-	b = number(b, `,"bound":`, int64(c.Bound))
-	b = column(b, `,"links":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Link), true })
-	b = column(b, `,"link_flows":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Flows), true })
-	if x.sizes {
-		b = column(b, `,"link_remaining":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Remaining), true })
+// text appends a key and a string, unless that is empty.
+func text(b []byte, key, s string) []byte {
+	if s == "" {
+		return b
 	}
-	if c.PilotsLeft > 0 {
-		b = column(b, `,"link_pilots":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Pilots), true })
-	}
-	b = column(b, `,"idle_links":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Link), !l.Begun })
-	if len(c.Flows) > 0 {
-		b = append(b, `,"flows":[`...)
-		for i := range c.Flows {
-			f := &c.Flows[i]
-			b = row(b, int64(f.ID), int64(f.Src), int64(f.Dst), flag(f.Pilot), int64(f.Sent), int64(f.Size), int64(f.Remaining))
-			b = append(b[:len(b)-2], `,[`...)
-			for _, l := range f.Path {
-				b = append(strconv.AppendInt(b, int64(l), 10), ',')
-			}
-			b = append(closed(b), ']', ',')
-		}
-		b = closed(b)
-	}
-	return append(b, '}')
-}
-
-// column appends a key and the numbers of the links that have one, unless none has.
-func column(b []byte, key string, links []policies.LinkState, of func(*policies.LinkState) (int64, bool)) []byte {
-	before := len(b)
-	b = append(b, key...)
-	began := len(b)
-	for i := range links {
-		if n, has := of(&links[i]); has {
-			b = append(strconv.AppendInt(b, n, 10), ',')
-		}
-	}
-	if len(b) == began {
-		return b[:before]
-	}
-	return closed(b)
+	quoted, _ := json.Marshal(s) // strings have no errors
+	return append(append(b, key...), quoted...)
 }
 
 func flag(set bool) int64 {

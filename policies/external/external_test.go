@@ -2,6 +2,7 @@ package external
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func fabric(t testing.TB) *topo.Fabric {
 // opened returns an instance to which a process answers the given lines.
 func opened(t testing.TB, latency time.Duration, lines ...string) (*Scheduler, policies.CoflowInstance, *[]string) {
 	t.Helper()
-	s := &Scheduler{Settings: Settings{Latency: latency}}
+	s := Coflow(Settings{Latency: latency})
 	var asked []string
 	talk := says(func(line string) []string {
 		asked = append(asked, line)
@@ -92,7 +93,7 @@ func TestMessages(t *testing.T) {
 	var out policies.Schedule
 	x.Decide(view(t), &out)
 	want := []string{
-		`{"fabric":{"hosts":2,"links":[{"name":"h0-00\u003eleaf0","rate":1000000000},{"name":"leaf0\u003eh0-00","rate":1000000000},` +
+		`{"fabric":{"host_racks":[0,0],"hosts":2,"links":[{"name":"h0-00\u003eleaf0","rate":1000000000},{"name":"leaf0\u003eh0-00","rate":1000000000},` +
 			`{"name":"h0-01\u003eleaf0","rate":1000000000},{"name":"leaf0\u003eh0-01","rate":1000000000}],"racks":1},` +
 			`"parameters":null,"role":"coflow","seed":7,"type":"hello","version":1}` + "\n",
 		`{"type":"decide","n":1,"now":5,"capacity":[1000000000,1000000000,1000000000,1000000000],"coflows":[{"id":3,"arrival":1,"width":2,` +
@@ -107,7 +108,7 @@ func TestMessages(t *testing.T) {
 
 func TestCapacityAsBefore(t *testing.T) {
 	n := 0
-	s := &Scheduler{}
+	s := Coflow(Settings{})
 	var shown []bool
 	err := s.Open(says(func(line string) []string {
 		if strings.Contains(line, "hello") {
@@ -135,6 +136,59 @@ func TestCapacityAsBefore(t *testing.T) {
 	}
 }
 
+// Integers leave out capacities that are as before.
+func TestBinary(t *testing.T) {
+	v := view(t)
+	numbers := func(n int64, rest ...int64) []int64 { return append([]int64{n, 5}, rest...) }
+	capacity := []int64{4, 1e9, 1e9, 1e9, 1e9}
+	coflows := []int64{2, 3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18, 19, 2, 1, 1, 2 << 32, 1 | 1<<32, 10, 0, 1, 0, 2,
+		20, 0, 1, 1, 21, 22, 23, 2, 0, 2, 4}
+	coflows = append(coflows, make([]int64, 21)...)
+	var x binaryViews
+	for n, tt := range []struct {
+		change func()
+		want   []int64
+	}{
+		{func() {}, slices.Concat(numbers(0), capacity, coflows)},
+		{func() {}, slices.Concat(numbers(1, 0), coflows)},
+		{func() { v.Capacity[3], capacity[4] = 0, 0 }, slices.Concat(numbers(2), []int64{4, 1e9, 1e9, 1e9, 0}, coflows)},
+	} {
+		tt.change()
+		head, after, _ := bytes.Cut(x.append(nil, n, v), []byte("\n"))
+		got := make([]int64, len(after)/8)
+		if _, err := binary.Decode(after, binary.LittleEndian, got); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Errorf("message %d (-want +got):\n%s", n, d)
+		}
+		if want := fmt.Sprintf(`{"type":"decide","n":%d,"bytes":%d}`, n, len(after)); strings.TrimSpace(string(head)) != want {
+			t.Errorf("line %q, want %q", head, want)
+		}
+	}
+}
+
+// What scan decodes, json.Unmarshal decodes alike.
+func FuzzScan(f *testing.F) {
+	for _, line := range []string{full, `{"type":"schedule","n":1,"steps":[{"rule":"madd","coflows":[1,0]},{"coflows":[],"rule":"greedy"}]}`,
+		` { "n" : -0 , "queues" : [ 1 , 2 ] } `, `{"n":01}`, `{"n":1.0}`, `{"n":1,}`, `{"n":1}}`, `{"N":1}`, `{"watch":[],"wake":5}`,
+		`{"type":"schedul\u0065"}`, `{"n":1e3}`, `{"n":null}`, `{"pilots":[9223372036854775807]}`, `{"steps":[{"within":1,"budget":2}]}`} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var got, want answer
+		if !got.scan(line) {
+			return
+		}
+		if err := json.Unmarshal(line, &want); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if d := cmp.Diff(want, got, cmp.AllowUnexported(answer{}), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("%q (-want +got):\n%s", line, d)
+		}
+	})
+}
+
 const full = `{"type":"schedule","n":1,"steps":[{"rule":"madd","coflows":[1,0],"part":"others","only":"served","budget":1,"within":5},` +
 	`{"rule":"explicit","rates":[{"flow":20,"rate":1.5}]}],"budgets":[0.5],"queues":[1,2],"watch":[3,0],"watch_most":[4,0],"pilots":[20],"wake":9}`
 
@@ -156,7 +210,7 @@ func TestAnswer(t *testing.T) {
 			t.Errorf("latency %v (-want +got):\n%s", latency, cmp.Diff(want, got, opt))
 		}
 		// A replay needs no process.
-		again := &Scheduler{}
+		again := Coflow(Settings{})
 		if err := again.Recorded([]byte(hello)); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +252,7 @@ func TestInvalidAnswers(t *testing.T) {
 		`{"type":"hello","version":1,"needs":["luxe"]}`: `hello: unknown need "luxe": must be flows, ignores_links,`,
 		`{"type":"hello","version":"1"}`:                "hello: json",
 	} {
-		s := &Scheduler{}
+		s := Coflow(Settings{})
 		if err := s.Open(says(func(string) []string { return []string{line} }), fabric(t), 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
@@ -226,8 +280,10 @@ func TestSchema(t *testing.T) {
 		return names
 	}
 	tags := func(v any, more ...string) []string {
-		for i := range reflect.TypeOf(v).NumField() {
-			more = append(more, reflect.TypeOf(v).Field(i).Tag.Get("json"))
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+			if !f.Anonymous {
+				more = append(more, f.Tag.Get("json"))
+			}
 		}
 		slices.Sort(more)
 		return more
@@ -258,10 +314,9 @@ func TestSchema(t *testing.T) {
 		{"fabric", names(first["fabric"].(map[string]any)), keys(s.Defs["hello"].Properties["fabric"])},
 		{"answer to hello", tags(greeting{}), keys(s.Defs["hello_answer"])},
 		{"triggers", tags(greeting{}.Triggers), keys(s.Defs["hello_answer"].Properties["triggers"])},
-		{"needs", Needs(), s.Defs["hello_answer"].Properties["needs"].Items.Enum},
-		{"decide", names(decide), keys(s.Defs["decide"])},
+		{"decide", slices.Sorted(slices.Values(append(names(decide), "bytes"))), keys(s.Defs["decide"])},
 		{"coflow", names(decide["coflows"].([]any)[0].(map[string]any)), keys(s.Defs["decide"].Properties["coflows"].Items)},
-		{"schedule", tags(answer{}, "type"), keys(s.Defs["schedule"])},
+		{"schedule", tags(answer{}), keys(s.Defs["schedule"])},
 		{"step", tags(step{}), keys(steps)},
 		{"rate", tags(rate{}), keys(steps.Properties["rates"].Items)},
 		{"rules", Rules, steps.Properties["rule"].Enum},
@@ -331,7 +386,7 @@ func (f talk) Ask(line []byte, use func([]byte) (bool, error)) (time.Duration, e
 // The examples in Python decide as the policies of the program do.
 func TestPython(t *testing.T) {
 	for name, p := range map[string]policies.CoflowScheduler{"sebf.py": coflow.SEBF{}, "aalo.py": coflow.DefaultAalo()} {
-		s := &Scheduler{}
+		s := Coflow(Settings{})
 		if err := s.Open(python(t, name), fabric(t), 1); err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +430,7 @@ func BenchmarkDecision(b *testing.B) {
 	for name, p := range map[string]func() policies.CoflowScheduler{
 		"program": func() policies.CoflowScheduler { return coflow.SEBF{} },
 		"python": func() policies.CoflowScheduler {
-			s := &Scheduler{}
+			s := Coflow(Settings{})
 			if err := s.Open(python(b, "sebf.py"), f, 1); err != nil {
 				b.Fatal(err)
 			}

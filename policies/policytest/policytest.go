@@ -26,17 +26,40 @@ import (
 func Placer(t rapid.TB, p policies.Placer) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
-		v, other := PlacerViews().Draw(t, "view"), PlacerViews().Draw(t, "other view")
-		b := blockFor(v).Draw(t, "block")
-		if err := CheckPlacer(p, v, other, b, rapid.Uint64().Draw(t, "seed")); err != nil {
+		if err := PlacerCases().Draw(t, "case").Check(p); err != nil {
 			t.Fatalf("%T: %v", p, err)
 		}
-		if q, ok := p.(policies.Batcher); ok {
-			if err := checkBatcher(q, requests(v).Draw(t, "waiting")); err != nil {
-				t.Fatalf("%T: %v", p, err)
-			}
-		}
 	})
+}
+
+// PlacerCase is what a policy is tested with: Views, a block with its seed, and waiting requests.
+type PlacerCase struct {
+	View, Other *policies.PlacementView
+	Block       workloads.Block
+	Seed        uint64
+	Waiting     []policies.Request
+}
+
+// PlacerCases generates random cases.
+func PlacerCases() *rapid.Generator[PlacerCase] {
+	return rapid.Custom(func(t *rapid.T) PlacerCase {
+		c := PlacerCase{View: PlacerViews().Draw(t, "view"), Other: PlacerViews().Draw(t, "other view")}
+		c.Block = blockFor(c.View).Draw(t, "block")
+		c.Seed = rapid.Uint64().Draw(t, "seed")
+		c.Waiting = requests(c.View).Draw(t, "waiting")
+		return c
+	})
+}
+
+// Check checks the contract for the case, which it uses up.
+func (c PlacerCase) Check(p policies.Placer) error {
+	if err := CheckPlacer(p, c.View, c.Other, c.Block, c.Seed); err != nil {
+		return err
+	}
+	if q, ok := p.(policies.Batcher); ok {
+		return checkBatcher(q, c.Waiting)
+	}
+	return nil
 }
 
 // checkBatcher checks the contract of policies.Batcher for waiting requests.

@@ -50,6 +50,11 @@ func CheckScheduler(s policies.CoflowScheduler, c, other *Cluster) error {
 	return checkScheduler(s, c, other, true)
 }
 
+// CheckSchedulerByID is CheckScheduler for a policy that derives random draws from IDs.
+func CheckSchedulerByID(s policies.CoflowScheduler, c, other *Cluster) error {
+	return checkScheduler(s, c, other, false)
+}
+
 func checkScheduler(s policies.CoflowScheduler, c, other *Cluster, renamed bool) error {
 	needs, when := s.Needs(), s.Triggers()
 	if _, err := coordinator.New(s, 0, true); err != nil {

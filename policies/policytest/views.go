@@ -288,3 +288,36 @@ func rename(v *policies.CoflowView) *policies.CoflowView {
 }
 
 func newFlowID(id workloads.FlowID) workloads.FlowID { return 3*id + 11 }
+
+// MaskTasks is Mask for the View of a task scheduler. The copy shares what policies may not modify.
+func MaskTasks(v *policies.TaskView, needs policies.Needs) *policies.TaskView {
+	m := *v
+	m.Cluster, m.Slots, m.Jobs = cloneCluster(v.Cluster), slices.Clone(v.Slots), slices.Clone(v.Jobs)
+	maskCluster(m.Cluster, needs)
+	if !needs.History {
+		m.History = nil
+		for h := range m.Slots {
+			m.Slots[h].Judged, m.Slots[h].Straggled = 0, 0
+		}
+	}
+	for i := range m.Jobs {
+		j := &m.Jobs[i]
+		if j.Shuffle != nil && !needs.Shuffle {
+			j.Shuffle = nil
+		} else if j.Shuffle != nil && !needs.OracleRatio {
+			shuffle := *j.Shuffle
+			shuffle.Ratio, j.Shuffle = 0, &shuffle
+		}
+		if needs.TaskProgress {
+			continue
+		}
+		j.Stages, j.Running = slices.Clone(j.Stages), slices.Clone(j.Running)
+		for k := range j.Stages {
+			j.Stages[k].Durations = nil
+		}
+		for k := range j.Running {
+			j.Running[k].Progress = 0
+		}
+	}
+	return &m
+}

@@ -41,9 +41,9 @@ const (
 	PeriodicEstimates
 )
 
-// DefaultCloning returns Dolly's settings, with cloning off. The paper measured ω from 2.5 to 4.7 s for its smallest jobs.
+// DefaultCloning returns Dolly's settings. The paper measured ω from 2.5 to 4.7 s for its smallest jobs.
 func DefaultCloning() Cloning {
-	return Cloning{Dolly: clone.DefaultDolly(), Wait: SameWaits(3 * time.Second), LearnEvery: 10 * time.Second}
+	return Cloning{On: true, Dolly: clone.DefaultDolly(), Wait: SameWaits(3 * time.Second), LearnEvery: 10 * time.Second}
 }
 
 // SameWaits returns Cloning.Wait with the same ω for all classes of jobs.

@@ -18,9 +18,7 @@ import (
 
 // dolly returns FIFO with cloning, without limits of a heartbeat.
 func dolly() Scheduler {
-	s := Scheduler{Order: FIFO{}, Cloning: DefaultCloning()}
-	s.Cloning.On = true
-	return s
+	return Scheduler{Order: FIFO{}, Cloning: DefaultCloning()}
 }
 
 // Dolly clones all tasks of a small job or none, and its job does not wait for a slow task.

@@ -45,9 +45,9 @@ type Delay struct {
 	Rate units.Rate
 }
 
-// DefaultDelay returns the settings of the FAIR report, with waiting off.
+// DefaultDelay returns the settings of the FAIR report, by time.
 func DefaultDelay() Delay {
-	return Delay{T1: 15 * time.Second, T2: 15 * time.Second, Locality: 0.95, Replicas: 3}
+	return Delay{Waiting: ByTime, T1: 15 * time.Second, T2: 15 * time.Second, Locality: 0.95, Replicas: 3}
 }
 
 // SkipCount returns the number of skips D with which a job of a number of maps expects to run a

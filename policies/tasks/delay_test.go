@@ -183,7 +183,7 @@ func TestSplitting(t *testing.T) {
 	if want := (policies.Limits{Running: [2]int{4, 6}, Computing: [2]int{4, 2}}); limits != want {
 		t.Fatalf("Slots = %+v, want %+v", limits, want)
 	}
-	if plain, want := DefaultSplitting().Slots([jobs.TaskKinds]int{4, 2}), (policies.Limits{Running: [2]int{4, 2}, Computing: [2]int{4, 2}}); plain != want {
+	if plain, want := (Splitting{}).Slots([jobs.TaskKinds]int{4, 2}), (policies.Limits{Running: [2]int{4, 2}, Computing: [2]int{4, 2}}); plain != want {
 		t.Errorf("without splitting, Slots = %+v, want %+v", plain, want)
 	}
 	w := newWorld(t, 3, limits.Running)

@@ -31,9 +31,9 @@ const (
 	ByMantri
 )
 
-// DefaultSpeculation returns the settings of LATE and Mantri, with speculation off.
+// DefaultSpeculation returns LATE, with its settings and those of Mantri.
 func DefaultSpeculation() Speculation {
-	return Speculation{LATE: clone.DefaultLATE(), Mantri: clone.DefaultMantri()}
+	return Speculation{By: ByLATE, LATE: clone.DefaultLATE(), Mantri: clone.DefaultMantri()}
 }
 
 // speculate launches backups on the slots of the host that are left.

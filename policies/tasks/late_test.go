@@ -15,9 +15,7 @@ import (
 
 // late returns FIFO with LATE, without limits of a heartbeat.
 func late() Scheduler {
-	s := Scheduler{Order: FIFO{}, Speculation: DefaultSpeculation()}
-	s.Speculation.By = ByLATE
-	return s
+	return Scheduler{Order: FIFO{}, Speculation: DefaultSpeculation()}
 }
 
 // Of tasks that have progressed 0.9, 0.8, 0.5 and 0.2 in 100 s, the last one gets a backup: the 25th percentile of the

@@ -49,10 +49,9 @@ const (
 	Perfect                  // the ratio of the job, which no master knows
 )
 
-// DefaultShuffling returns ShuffleWatcher with all parts off, and the settings of the paper where it states
-// them.
+// DefaultShuffling returns ShuffleWatcher with the settings of the paper where it states them.
 func DefaultShuffling() Shuffling {
-	return Shuffling{MapCompletion: shuffle.DefaultMapCompletion, NetSat: shuffle.DefaultNetSat(), Interval: 3 * time.Second}
+	return Shuffling{NASS: true, SARP: true, SAMP: true, MapCompletion: shuffle.DefaultMapCompletion, NetSat: shuffle.DefaultNetSat(), Interval: 3 * time.Second}
 }
 
 // on reports whether any part is on.

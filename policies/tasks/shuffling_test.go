@@ -19,8 +19,7 @@ import (
 // watcher returns ShuffleWatcher with all parts on, whose network is saturated after one second.
 func watcher() Shuffling {
 	p := DefaultShuffling()
-	p.NASS, p.SARP, p.SAMP, p.Ratios = true, true, true, Perfect
-	p.Intervals, p.Interval = 1, time.Second
+	p.Ratios, p.Intervals, p.Interval = Perfect, 1, time.Second
 	return p
 }
 

@@ -34,8 +34,8 @@ type Splitting struct {
 	Pausing bool
 }
 
-// DefaultSplitting returns no splitting.
-func DefaultSplitting() Splitting { return Splitting{Factor: 1} }
+// DefaultSplitting returns that of the report's example.
+func DefaultSplitting() Splitting { return Splitting{Factor: 3} }
 
 // Slots returns Factor reduces per reduce slot, of which one computes.
 func (s Splitting) Slots(n [jobs.TaskKinds]int) policies.Limits {

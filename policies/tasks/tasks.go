@@ -1,6 +1,6 @@
 // Package tasks holds the policies that fill the free slots of hosts with tasks: the orders of
-// jobs FIFO, FAIR and DRF, one filler that turns an order into launches, and the restrictions
-// that wrap it: delay scheduling, copy-compute splitting, ShuffleWatcher, speculation, cloning and blacklists.
+// jobs FIFO, FAIR and DRF, one filler that turns an order into launches, and the parts that can be around it: delay
+// scheduling, copy-compute splitting, ShuffleWatcher, speculation, cloning and blacklists.
 //
 // This package starts no attempts and moves no data: the engine does.
 package tasks
@@ -15,14 +15,16 @@ import (
 	"testbed/workloads/jobs"
 )
 
-// Scheduler is a task scheduler: an order of jobs, from which one filler launches as many tasks
-// as the limits of a heartbeat, delay scheduling and copy-compute splitting allow.
+// Scheduler is a task scheduler: an order of jobs, from which one filler launches as many tasks as the limits of a
+// heartbeat and the parts allow.
 type Scheduler struct {
 	Order // FIFO, Fair or DRF
 	PerHeartbeat
+
+	// The parts. The zero value of each is off.
 	Delay
 	Splitting
-	Shuffle     Shuffling // ShuffleWatcher; its zero value is off
+	Shuffle     Shuffling // ShuffleWatcher
 	Speculation Speculation
 	Cloning     Cloning
 	Blacklist   clone.Blacklist
@@ -57,21 +59,18 @@ var (
 	bothKinds   = [][]jobs.TaskKind{{jobs.Map, jobs.Reduce}}
 )
 
-// DefaultFIFO returns the scheduler of Hadoop 0.20, JobQueueTaskScheduler, without delay
-// scheduling and splitting.
+// DefaultFIFO returns the scheduler of Hadoop 0.20, JobQueueTaskScheduler.
 func DefaultFIFO() Scheduler {
-	return Scheduler{Order: DefaultLevels(), PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning(), Blacklist: clone.DefaultBlacklist()}
+	return Scheduler{Order: DefaultLevels(), PerHeartbeat: PerHeartbeat{Reduces: 1, OffRack: 1, LoadFactor: true}}
 }
 
-// DefaultFair returns FAIR with equal pools, without killing, delay scheduling and splitting.
+// DefaultFair returns FAIR with equal pools, without killing.
 func DefaultFair() Scheduler {
-	return Scheduler{Order: Fair{Starvation: DefaultStarvation()}, PerHeartbeat: PerHeartbeat{Tasks: 1}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning(), Blacklist: clone.DefaultBlacklist()}
+	return Scheduler{Order: Fair{Starvation: DefaultStarvation()}, PerHeartbeat: PerHeartbeat{Tasks: 1}}
 }
 
 // DefaultDRF returns dominant resource fairness, which fills all slots of a heartbeat.
-func DefaultDRF() Scheduler {
-	return Scheduler{Order: DRF{}, Delay: DefaultDelay(), Splitting: DefaultSplitting(), Shuffle: DefaultShuffling(), Speculation: DefaultSpeculation(), Cloning: DefaultCloning(), Blacklist: clone.DefaultBlacklist()}
-}
+func DefaultDRF() Scheduler { return Scheduler{Order: DRF{}} }
 
 // Needs returns neither sizes nor loads, which a scheduler of tasks does not read. Killing, and
 // delays by time, count from heartbeat to heartbeat, also where all slots are taken.

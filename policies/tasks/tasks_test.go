@@ -33,7 +33,7 @@ func contenders() map[string]Scheduler {
 		"fifo, reserve":         {Order: FIFO{}, Splitting: Splitting{Factor: 2, Reserved: 1, ByMemory: true, Pausing: true}},
 		"fair":                  DefaultFair(),
 		"drf":                   DefaultDRF(),
-		"fifo, delay":           with(DefaultFIFO(), func(s *Scheduler) { s.Waiting = ByTime }),
+		"fifo, delay":           with(DefaultFIFO(), func(s *Scheduler) { s.Delay = DefaultDelay() }),
 		"fifo, split, no limit": {Order: FIFO{}, Splitting: Splitting{Factor: 3}},
 		"fair, multiple, delay": with(DefaultFair(), func(s *Scheduler) { s.Tasks = 0; s.Waiting = ByTime; s.T1, s.T2 = time.Second, 500*time.Millisecond }),
 		"fair, kill":            {Order: Fair{Starvation: short}},
@@ -43,18 +43,18 @@ func contenders() map[string]Scheduler {
 		"drf, 2 skips":                 {Order: DRF{}, Delay: Delay{Waiting: BySkips, Skips: 2}},
 		"drf, by time":                 {Order: DRF{}, Delay: Delay{Waiting: ByTime, T1: time.Second, T2: time.Second}, Splitting: Splitting{Factor: 3}},
 		"without order":                {},
-		"fifo, nass":                   with(DefaultFIFO(), func(s *Scheduler) { s.Shuffle = DefaultShuffling(); s.Shuffle.NASS = true }),
+		"fifo, nass":                   with(DefaultFIFO(), func(s *Scheduler) { s.Shuffle = DefaultShuffling(); s.Shuffle.SARP, s.Shuffle.SAMP = false, false }),
 		"fair, shuffle watcher, delay": with(DefaultFair(), func(s *Scheduler) { s.Shuffle = watcher(); s.Waiting = ByTime; s.T1, s.T2 = time.Second, time.Second }),
 		"drf, shuffle watcher, skips":  {Order: DRF{}, Delay: Delay{Waiting: BySkips, Skips: 2}, Splitting: Splitting{Factor: 2}, Shuffle: watcher()},
 		"fair, kill, shuffle watcher":  {Order: Fair{Pools: pools, Starvation: short}, Shuffle: watcher()},
 		"fair, nass, true load": with(DefaultFair(), func(s *Scheduler) {
 			s.Shuffle = DefaultShuffling()
-			s.Shuffle.NASS, s.Shuffle.TrueLoad, s.Shuffle.Variant = true, true, shuffle.AnyRack
+			s.Shuffle.SARP, s.Shuffle.SAMP, s.Shuffle.TrueLoad, s.Shuffle.Variant = false, false, true, shuffle.AnyRack
 		}),
-		"fair, dolly": with(DefaultFair(), func(s *Scheduler) { s.Cloning.On, s.Cloning.Budget = true, 0.5 }),
+		"fair, dolly": with(DefaultFair(), func(s *Scheduler) { s.Cloning = DefaultCloning(); s.Cloning.Budget = 0.5 }),
 		"fifo, shuffle watcher, dolly, late": {Order: FIFO{}, Shuffle: watcher(), Cloning: Cloning{On: true, Dolly: clone.Dolly{Straggle: 0.2, Risk: 0.05, Budget: 1, Utilization: 1}},
 			Speculation: Speculation{By: ByLATE, LATE: clone.LATE{Cap: 1, TaskPercentile: 1}}},
-		"fair, late": with(DefaultFair(), func(s *Scheduler) { s.Speculation.By, s.Speculation.After = ByLATE, 0 }),
+		"fair, late": with(DefaultFair(), func(s *Scheduler) { s.Speculation = DefaultSpeculation(); s.Speculation.After = 0 }),
 		"drf, delay, late": with(DefaultDRF(), func(s *Scheduler) {
 			s.Waiting, s.T1, s.T2 = ByTime, time.Second, time.Second
 			s.Speculation.By, s.Speculation.After, s.Speculation.Cap, s.Speculation.TaskPercentile, s.Speculation.HostPercentile = ByLATE, 0, 1, 1, 0

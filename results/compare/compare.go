@@ -32,19 +32,29 @@ import (
 // Metric is a kind of time that is compared.
 type Metric string
 
-// The metrics, by their keys in a summary.
+// Metrics that are used by name. All have their key in a summary.
 const (
-	CCT       Metric = "cct"
-	FCT       Metric = "fct"
-	WriteTime Metric = "write_time"
-
-	RequestTime Metric = "request_time" // of all blocks of one writer
+	CCT         Metric = "cct"
 	JobTime     Metric = "job_time"
 	JobSlowdown Metric = "job_slowdown" // job time over the time of the job alone; as a time, 1 is a second
 )
 
 // Metrics lists all metrics except those by bin, those by size and JobSlowdown, in order.
-func Metrics() []Metric { return []Metric{CCT, FCT, WriteTime, RequestTime, JobTime} }
+func Metrics() (out []Metric) {
+	for _, t := range metrics.Times() {
+		out = append(out, Metric(t.Key))
+	}
+	return out
+}
+
+// time returns the kind of completion time of the metric.
+func (m Metric) time() metrics.Time {
+	if m == JobSlowdown {
+		return metrics.Time{Title: "Job slowdown", Noun: "job"}
+	}
+	t, _ := metrics.TimeOf(string(m))
+	return t
+}
 
 // jobBin is the prefix of the metrics of jobs by bin.
 const jobBin = "job_time_by_bin."
@@ -117,7 +127,7 @@ func (m Metric) Title() string {
 	if class, ok := m.size(); ok {
 		return "Job time, " + jobs.SizeName(class)
 	}
-	return map[Metric]string{CCT: "Coflow completion time (CCT)", FCT: "Flow completion time (FCT)", WriteTime: "Block write time", RequestTime: "Write request time", JobTime: "Job time", JobSlowdown: "Job slowdown"}[m]
+	return m.time().Heading()
 }
 
 // short returns the metric for sentences.
@@ -128,7 +138,7 @@ func (m Metric) short() string {
 	if class, ok := m.size(); ok {
 		return "job time of " + jobs.SizeName(class)
 	}
-	return map[Metric]string{CCT: "CCT", FCT: "FCT", WriteTime: "write time", RequestTime: "request time", JobTime: "job time", JobSlowdown: "job slowdown"}[m]
+	return m.time().Short()
 }
 
 // noun returns the noun for an item of the metric.
@@ -136,7 +146,7 @@ func (m Metric) noun() string {
 	if strings.HasPrefix(string(m), string(JobTime)) {
 		m = JobTime
 	}
-	return map[Metric]string{CCT: "coflow", FCT: "flow", WriteTime: "block", RequestTime: "request", JobTime: "job", JobSlowdown: "job"}[m]
+	return m.time().Noun
 }
 
 // Item is the completion time of one coflow, flow or block.

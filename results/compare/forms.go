@@ -55,11 +55,11 @@ func (c *Comparison) sentence(f *Figure) string {
 // clusters returns the noun for the clusters of a metric, in the plural.
 func clusters(m Metric) string {
 	switch m {
-	case FCT:
+	case "fct":
 		return CCT.noun() + "s"
-	case RequestTime:
+	case "request_time":
 		return "jobs or writers"
-	case WriteTime:
+	case "write_time":
 		return "writers"
 	}
 	return m.noun() + "s"

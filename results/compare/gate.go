@@ -52,7 +52,7 @@ func ParseGate(text string) (Gate, error) {
 			return fail(p.expected)
 		}
 		if i == 0 && !Metric(part).known() {
-			return fail("a metric: " + metricNames)
+			return fail("a metric: " + metricNames())
 		}
 		parts = append(parts, part)
 		rest = rest[len(part):]
@@ -64,8 +64,14 @@ func ParseGate(text string) (Gate, error) {
 	return Gate{Metric(parts[0]), parts[1] == ">", bound}, nil
 }
 
-// metricNames are the metrics that a gate can have.
-const metricNames = "cct, fct, write_time, request_time, job_time, job_slowdown, job_time_by_bin.N or job_time_by_tasks.N"
+// metricNames returns the metrics that a gate can have.
+func metricNames() string {
+	names := []string{}
+	for _, m := range Metrics() {
+		names = append(names, string(m))
+	}
+	return strings.Join(append(names, string(JobSlowdown), jobBin+"N"), ", ") + " or " + jobSize + "N"
+}
 
 func (m Metric) known() bool {
 	_, bin := m.number(jobBin)

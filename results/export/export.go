@@ -1,5 +1,6 @@
 // Package export writes the data of runs as tables for other programs: Parquet, CSV or
-// JSON lines, with several runs in one table and a column that names the run.
+// JSON lines, with several runs in one table and a column that names the run. It also
+// writes them over time, as a trace for Perfetto.
 //
 // A run's own CSV files stay the source; the tables join them. The package computes no
 // figures and reads no captures.
@@ -37,6 +38,8 @@ const (
 	Parquet   Format = "parquet"
 	CSV       Format = "csv"
 	JSONLines Format = "jsonl"
+	// Perfetto is a trace of runs for ui.perfetto.dev. Trace is its only table.
+	Perfetto Format = "perfetto.json"
 )
 
 // DefaultRowGroup is the number of rows in a row group of a Parquet file, which a reader
@@ -84,7 +87,12 @@ func Write(w io.Writer, t Table, runs []*rundir.Run, format Format, o Options) e
 		return err
 	}
 	var err error
+	if (format == Perfetto) != (t.Name == Trace.Name) {
+		return fmt.Errorf("table %s cannot be written as %s", t.Name, format)
+	}
 	switch format {
+	case Perfetto:
+		err = perfetto(w, runs)
 	case Parquet:
 		err = t.parquet(w, runs, o)
 	case CSV:
@@ -92,7 +100,7 @@ func Write(w io.Writer, t Table, runs []*rundir.Run, format Format, o Options) e
 	case JSONLines:
 		err = t.json(w, runs)
 	default:
-		return fmt.Errorf("format %q: must be %s, %s or %s", format, Parquet, CSV, JSONLines)
+		return fmt.Errorf("format %q: must be %s, %s, %s or %s", format, Parquet, CSV, JSONLines, Perfetto)
 	}
 	if err != nil {
 		return fmt.Errorf("table %s: %w", t.Name, err)
@@ -305,6 +313,9 @@ func (t Table) is(f *os.File, size int64, format Format) bool {
 	line, err := bufio.NewReader(io.LimitReader(f, 1<<20)).ReadString('\n')
 	if err != nil {
 		return false
+	}
+	if format == Perfetto {
+		return line == tracePreamble
 	}
 	if format == CSV {
 		return line == strings.Join(t.header(), ",")+"\n"

@@ -219,7 +219,7 @@ func TestJSONIsTheSameAsCSV(t *testing.T) {
 	runs := two(t)
 	for _, table := range export.Tables() {
 		want := cells(t, write(t, table, runs, export.CSV, export.Options{}))
-		lines := strings.Split(strings.TrimSuffix(string(write(t, table, runs, export.JSONLines, export.Options{})), "\n"), "\n")
+		lines := slices.Collect(strings.Lines(string(write(t, table, runs, export.JSONLines, export.Options{}))))
 		if len(lines) != len(want)-1 {
 			t.Fatalf("%s: %d lines, want %d", table.Name, len(lines), len(want)-1)
 		}
@@ -441,5 +441,30 @@ func TestTrialsNameWhatVaried(t *testing.T) {
 		if err := export.Write(io.Discard, tab, runs, f, export.Options{}); err == nil || !strings.Contains(err.Error(), "trial.json: it is missing") {
 			t.Errorf("%s without a trial: error %v", f, err)
 		}
+	}
+}
+
+// The table of racks has a row for each rack of an arm with figures by rack; those of other arms are null.
+func TestRacks(t *testing.T) {
+	runs := two(t)[:1]
+	arms := runs[0].Summary.Arms
+	arms[1].Losses = &summary.Losses{ByRack: []float64{3028, 0, 1514}}
+	arms[2].Tasks = &summary.Tasks{Shuffle: summary.Shuffle{Saturated: []metrics.Average{{Sum: 1, N: 8}}}}
+	table, err := export.Find("racks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := cells(t, write(t, table, runs, export.CSV, export.Options{}))
+	if want := []string{"run", "arm", "rack"}; !slices.Equal(rows[0][:3], want) {
+		t.Errorf("columns %v, want %v first", rows[0], want)
+	}
+	resent, saturated := slices.Index(rows[0], "resent_bytes"), slices.Index(rows[0], "saturated")
+	var got []string
+	for _, row := range rows[1:] {
+		got = append(got, strings.Join([]string{row[1], row[2], row[resent], row[saturated]}, " "))
+	}
+	of := func(arm int, rest string) string { return arms[arm].Name + " " + rest }
+	if want := []string{of(1, "0 3028 "), of(1, "1 0 "), of(1, "2 1514 "), of(2, "0  0.125")}; !slices.Equal(got, want) {
+		t.Errorf("rows %q, want %q", got, want)
 	}
 }

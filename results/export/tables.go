@@ -3,6 +3,7 @@ package export
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -89,6 +90,8 @@ func Tables() []Table {
 	return []Table{
 		table("runs", "one row per run", func(r *rundir.Run) []runRow { return []runRow{runOf(r)} }),
 		armTable(),
+		table("slowdowns", "one row per arm and range of flow sizes: FCT over that of the same flow alone on the idle fabric", slowdownsOf),
+		rackTable(),
 		tableOf("trials", "one row per execution of an arm, void ones too; other tables join by run, arm and repeat", trialsOf),
 		table("flows", "one row per flow", func(r *rundir.Run) []schema.Flow { return r.Flows }),
 		table("coflows", "one row per coflow; held_us to latency_us are the parts of cct_us", func(r *rundir.Run) []schema.Coflow { return r.Coflows }),
@@ -233,6 +236,29 @@ func utc(t time.Time) *time.Time {
 	return &t
 }
 
+type slowdownRow struct {
+	Arm   string  `csv:"arm" doc:"arm of the run"`
+	Above int     `csv:"above_bytes" unit:"bytes" doc:"the flows are larger"`
+	UpTo  *int    `csv:"up_to_bytes" unit:"bytes" doc:"they are not larger; null for no bound"`
+	N     int     `csv:"n" doc:"flows of all repeats"`
+	P50   float64 `csv:"p50" unit:"ratio" doc:"median slowdown"`
+	P95   float64 `csv:"p95" unit:"ratio" doc:"95th percentile"`
+	P99   float64 `csv:"p99" unit:"ratio" doc:"99th percentile"`
+}
+
+func slowdownsOf(r *rundir.Run) (out []slowdownRow) {
+	for _, a := range r.Summary.Arms {
+		for _, s := range a.FlowSlowdowns {
+			row := slowdownRow{Arm: a.Name, Above: s.Above, N: s.N, P50: s.P50, P95: s.P95, P99: s.P99}
+			if s.UpTo > 0 {
+				row.UpTo = &s.UpTo
+			}
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
 type armRow struct {
 	Arm           string `csv:"arm" doc:"name"`
 	Set           string `csv:"set" is:"null" doc:"keys that arms set and values, as JSON"`
@@ -266,6 +292,45 @@ func armTable() Table {
 				return int64(x)
 			}
 			return x
+		}))
+	}
+	return t
+}
+
+type rackRow struct {
+	Arm  string `csv:"arm" doc:"arm of the run"`
+	Rack int    `csv:"rack" doc:"number of the rack, from 0"`
+	arm  *summary.Arm
+}
+
+// rackTable returns the table of racks, whose last columns are the figures by rack of summary.Declared.
+func rackTable() Table {
+	var figures []*summary.Figure
+	for _, f := range summary.Figures() {
+		if f.Racks != "" {
+			figures = append(figures, f)
+		}
+	}
+	t := table("racks", "one row per arm and rack: the figures by rack of summary.json", func(r *rundir.Run) (out []rackRow) {
+		for i := range r.Summary.Arms {
+			a, racks := &r.Summary.Arms[i], 0
+			for _, f := range figures {
+				racks = max(racks, len(f.ByRack(&a.Declared)))
+			}
+			for rack := range racks {
+				out = append(out, rackRow{a.Name, rack, a})
+			}
+		}
+		return out
+	})
+	for _, f := range figures {
+		c := schema.Column{Name: f.Racks, Type: schema.Double, Unit: f.Unit.Name(), Doc: f.Doc, Optional: true}
+		t.Columns = append(t.Columns, schema.Extra(c, func(row reflect.Value) any {
+			x := row.Addr().Interface().(*exported[rackRow]).Row
+			if all := f.ByRack(&x.arm.Declared); x.Rack < len(all) && !math.IsNaN(all[x.Rack]) {
+				return all[x.Rack]
+			}
+			return nil
 		}))
 	}
 	return t

@@ -17,26 +17,6 @@ import (
 	"testbed/topo/units"
 )
 
-// Kind is a kind of completion time.
-type Kind struct {
-	ID     string // as in summary.json
-	Title  string
-	Things string // which have such a time
-	// Items returns the times of one repeat.
-	Items func(repeat int, r flows.Records) []metrics.Item
-}
-
-// The kinds of completion times with a distribution.
-var (
-	CCT       = Kind{"cct", "Coflow completion time", "coflows", metrics.CCTs}
-	FCT       = Kind{"fct", "Flow completion time", "flows", metrics.FCTs}
-	WriteTime = Kind{"write_time", "Block write time", "blocks", metrics.WriteTimes}
-	JobTime   = Kind{"job_time", "Job time", "jobs", metrics.JobTimes}
-)
-
-// Kinds returns the kinds of completion times in printing order.
-func Kinds() []Kind { return []Kind{CCT, FCT, WriteTime, JobTime} }
-
 // Times returns the times of items, ascending.
 func Times(items []metrics.Item) []time.Duration {
 	out := make([]time.Duration, len(items))
@@ -106,39 +86,23 @@ func ByArrival(coflows []flows.CoflowRecord) {
 
 // Breakdown is the time of some items, divided by cause.
 type Breakdown struct {
-	N     int           // items
-	Total time.Duration // of their times
-	Sum   map[breakdown.Cause]time.Duration
+	N   int // items
+	Sum map[breakdown.Cause]time.Duration
 }
 
 // Add adds an item.
-func (b *Breakdown) Add(total time.Duration, shares []breakdown.Share) {
+func (b *Breakdown) Add(shares []breakdown.Share) {
 	if b.Sum == nil {
 		b.Sum = map[breakdown.Cause]time.Duration{}
 	}
-	b.N, b.Total = b.N+1, b.Total+total
+	b.N++
 	for _, s := range shares {
 		b.Sum[s.Cause] += s.Time
 	}
 }
 
-// Mean returns the average time of an item.
-func (b Breakdown) Mean() time.Duration { return b.Total / time.Duration(max(1, b.N)) }
-
 // Of returns the part of a cause in the average time of an item.
 func (b Breakdown) Of(c breakdown.Cause) time.Duration { return b.Sum[c] / time.Duration(max(1, b.N)) }
-
-// Classes sorts classes of traffic: those of the model in their order, then others by name.
-func Classes(classes []string) {
-	known := breakdown.Classes()
-	place := func(s string) int {
-		if i := slices.Index(known, s); i >= 0 {
-			return i
-		}
-		return len(known)
-	}
-	slices.SortFunc(classes, func(a, b string) int { return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a, b)) })
-}
 
 // LongestFirst sorts the flows of a coflow by size, and returns them.
 func LongestFirst(list []*metrics.Progress) []*metrics.Progress {
@@ -184,23 +148,6 @@ func Together(list []*metrics.Progress) []metrics.Moment {
 				out[i].Bytes += a.Bytes + units.Bytes(float64(b.Bytes-a.Bytes)*(float64(out[i].At-a.At)/float64(b.At-a.At)))
 			}
 		}
-	}
-	return out
-}
-
-// Goodput returns the goodput of transfers together, in bits per second, in bins from 0 to
-// the end of the last one.
-func Goodput(list []*metrics.Progress, bin time.Duration) []float64 {
-	end := time.Duration(0)
-	for _, t := range list {
-		end = max(end, End(t))
-	}
-	out := make([]float64, int(end/bin)+1)
-	for _, t := range list {
-		metrics.Goodput(out, bin, t.Moments)
-	}
-	for k := range out {
-		out[k] *= 8 / bin.Seconds()
 	}
 	return out
 }

@@ -108,18 +108,19 @@ func (s *slabs) conn(ends endpoints, isn uint32, self addr) *conn {
 	return c
 }
 
-// forward processes a segment from the client, which carries the header and the data.
-func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
+// forward processes a segment from the client, which carries the header and the data. It returns how many bytes of the
+// data were seen for the first time.
+func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) (payload int64) {
 	c.wire += units.Bytes(frame)
 	if c.standing == pending {
 		c.early++
 	}
 	if f.length == 0 {
-		return
+		return 0
 	}
 	off, n := c.sent.place(f.seq), int64(f.length)
 	if off+n <= 0 { // a keep-alive probe carries no byte of the stream
-		return
+		return 0
 	}
 	if c.packets == 0 {
 		c.start = stamp
@@ -156,18 +157,36 @@ func (c *conn) forward(f *frame, stamp int64, frame int, o *settings) {
 	if c.sent.next >= c.checks.total && c.end == 0 && c.standing == ours && c.sent.covers(c.checks.total) {
 		c.end = stamp
 	}
-	if c.hop != nil && c.standing == ours {
+	if c.standing != ours {
+		return 0
+	}
+	if c.hop != nil {
 		c.hop.data(c, stamp)
 		c.checkAcks(stamp)
 	}
+	if off < mostLead {
+		fresh -= min(fresh, max(0, lead(c.header)-off))
+	}
+	return fresh
+}
+
+// mostLead is the most of lead.
+const mostLead = wire.MaxSize + wire.TargetsSize
+
+// lead returns the number of bytes before the payload of a stream: the header and, of a block, its targets.
+func lead(h wire.Header) int64 {
+	if h.Kind == wire.KindBlock {
+		return int64(h.Len()) + wire.TargetsSize
+	}
+	return int64(h.Len())
 }
 
 // streamLen returns the length in bytes of the stream that carries a flow or a hop of a block.
 func streamLen(h wire.Header) int64 {
 	if h.Kind == wire.KindBlock {
-		return int64(h.Len()) + wire.TargetsSize + int64(h.Size-h.Resumes())
+		return lead(h) + int64(h.Size-h.Resumes())
 	}
-	return int64(h.Len()) + int64(h.Size)
+	return lead(h) + int64(h.Size)
 }
 
 func (c *conn) identify(o *settings) {

@@ -82,6 +82,7 @@ type hostCapture struct {
 	marks    []mark
 	orphans  Counts // packets with payload of connections without SYN and header
 	up, down series // load of the host's link
+	payload  series // what it received of transfers, each byte once
 	stamps
 	short   Counts // packets captured too short for their headers, marks included
 	badMark error  // error of the first mark that cannot be read
@@ -154,7 +155,7 @@ func hostName(a addr) string {
 
 func newHostReducer(host string, rack topo.RackID, place int, set settings, fabric *fabricLoad, intervals int) *hostReducer {
 	return &hostReducer{
-		hostCapture: hostCapture{Capture: Capture{Host: host}, stamps: noStamps, up: newSeries(intervals), down: newSeries(intervals)},
+		hostCapture: hostCapture{Capture: Capture{Host: host}, stamps: noStamps, up: newSeries(intervals), down: newSeries(intervals), payload: newSeries(intervals)},
 		settings:    set,
 		fabric:      fabric,
 		self:        address(netip.AddrFrom4([4]byte{10, byte(rack), byte(place), 1})),
@@ -247,9 +248,9 @@ func (h *hostReducer) packet(p *pcap.Packet, a *arrival) {
 		nic.Other.add(p.Len)
 	}
 	var c *conn
-	ofStream, known := false, false
+	ofStream, known, payload := false, false, int64(0)
 	if kind == frameWhole && f.proto == protoTCP && (out || in) {
-		known, c, ofStream = h.segment(a, stamp, p.Len)
+		known, c, ofStream, payload = h.segment(a, stamp, p.Len)
 	}
 	if nic.Name != loopback {
 		if out {
@@ -257,6 +258,9 @@ func (h *hostReducer) packet(p *pcap.Packet, a *arrival) {
 		}
 		if in {
 			h.down.add(stamp, p.Len)
+			if payload > 0 {
+				h.payload.add(stamp, int(payload))
+			}
 			if h.fabric != nil {
 				h.fabric.arrive(f, c, ofStream, stamp, p.Len)
 			}
@@ -322,12 +326,13 @@ func (h *hostReducer) mark(f *frame, stamp int64, frame int) bool {
 }
 
 // segment processes a TCP segment. known reports whether it belongs to a connection to an
-// emulated service, c is that connection or nil, and up reports whether the client sent it.
-func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c *conn, up bool) {
+// emulated service, c is that connection or nil, up reports whether the client sent it, and payload is what forward
+// returns.
+func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c *conn, up bool, payload int64) {
 	f := &a.frame
 	if f.flags&(flagSYN|flagACK) == flagSYN {
 		if !service(f.dstPort) {
-			return false, nil, false
+			return false, nil, false, 0
 		}
 		c := a.conn
 		if c != nil && a.up && c.isn == f.seq {
@@ -347,7 +352,7 @@ func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c
 		c.frames.add(frame)
 		c.wire += units.Bytes(frame)
 		c.early++
-		return true, c, true
+		return true, c, true, 0
 	}
 	c, up = a.conn, a.up
 	if c == nil || up && c.outlived(f) {
@@ -360,20 +365,20 @@ func (h *hostReducer) segment(a *arrival, stamp int64, frame int) (known bool, c
 	if c == nil {
 		if (service(f.dstPort) || service(f.srcPort)) && f.length > 0 {
 			h.orphans.add(frame)
-			return true, nil, false
+			return true, nil, false, 0
 		}
-		return false, nil, false
+		return false, nil, false, 0
 	}
 	c.frames.add(frame)
 	if f.flags&flagRST != 0 {
 		c.resets++
 	}
 	if up {
-		c.forward(f, stamp, frame, &h.settings)
+		payload = c.forward(f, stamp, frame, &h.settings)
 	} else {
 		c.backward(f, stamp, &h.settings)
 	}
-	return true, c, up
+	return true, c, up, payload
 }
 
 // open adds a connection, which replaces an earlier one between the same ports.

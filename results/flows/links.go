@@ -117,7 +117,7 @@ func (a *assembly) linkSeries() {
 	}
 	f := a.fabric
 	all := make([][]*series, len(f.Links())) // a link's load is the sum of its series
-	observed := make([]bool, len(f.Links()))
+	observed, payload := make([]bool, len(f.Links())), map[topo.LinkID]*series{}
 	for _, c := range a.captures {
 		rack, place, _ := topo.ParseHostName(c.Host)
 		if int(rack) >= f.Racks() || place >= f.Shape().HostsPerLeaf {
@@ -128,6 +128,7 @@ func (a *assembly) linkSeries() {
 		up, down := f.HostUp(h), f.HostDown(h)
 		all[up], all[down] = append(all[up], &c.up), append(all[down], &c.down)
 		observed[up], observed[down] = true, true
+		payload[down] = &c.payload
 	}
 	for _, l := range a.loads {
 		for i := range l.links {
@@ -153,6 +154,12 @@ func (a *assembly) linkSeries() {
 		}
 		if l.Bytes == nil {
 			l.Bytes = none
+		}
+		if s := payload[link.ID]; s != nil {
+			l.Payload = sum(nil, n, a.zero, width, s)
+			if l.Payload == nil {
+				l.Payload = none
+			}
 		}
 		a.Links = append(a.Links, l)
 	}

@@ -97,6 +97,59 @@ func cross(t *testing.T) (*network, *topo.Fabric, []topo.LinkID) {
 	return n, f, f.Path(src, dst, workloads.FlowHash(7, 7))
 }
 
+// Bytes behind a lost segment count when they arrive, not when the gap is filled: no interval has more than the link
+// carries.
+func TestPayloadBehindAGap(t *testing.T) {
+	const packets, each = 100, 242 * time.Microsecond // frames of 1514 bytes at 50 Mbps
+	n := newNetwork(t, a, b)
+	n.meta.Seed, n.meta.Fabric = 7, generatedFabric()
+	f, err := n.meta.Fabric.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.mark(wire.KindCoflowMark, 0, 0, a, 1, 1, packets*1448)
+	conn := n.dial(ms, a, b, 40001, wire.ShufflePort, 5)
+	s := n.flow(1, 7, packets*1448)
+	conn.data(4*ms, 5*ms, s, 0, 64)
+	at := 10 * ms
+	for k := range packets + 1 {
+		from, arrives := 64+k*1448, at+ms
+		if k == packets { // the first again
+			from = 64
+		} else if k == 0 {
+			arrives = lost
+		}
+		conn.data(at, arrives, s, from, from+1448)
+		at += each
+	}
+	res := n.reduce(Options{})
+	wantProblems(t, res)
+	dst, err := f.FindHost(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, most := units.Bytes(0), units.Bytes(0)
+	for _, l := range res.Links {
+		if (l.Payload != nil) != (l.Link == f.HostDown(0) || l.Link == f.HostDown(dst)) {
+			t.Errorf("%s: payload %v", l.Name, l.Payload)
+		}
+		for k, p := range l.Payload {
+			sum, most = sum+p, max(most, p)
+			if p > l.Bytes[k] {
+				t.Errorf("interval %d of %s has %d bytes of payload, its frames %d", k, l.Name, p, l.Bytes[k])
+			}
+		}
+	}
+	if link := (50 * units.Mbps).BytesIn(ms) + heads + 1448; sum != packets*1448 || most > link {
+		t.Errorf("%d bytes of payload and up to %d in a millisecond, want %d, and %d at most", sum, most, packets*1448, link)
+	}
+	// Without a gap all but two packets count at the last moment.
+	received := res.Trails[0].Received
+	if last := len(received) - 1; received[last].At != received[1].At || received[last].At < 30*ms {
+		t.Errorf("received without a gap: %v", received)
+	}
+}
+
 func TestLinkSeries(t *testing.T) {
 	n, f, path := cross(t)
 	res := n.reduce(Options{})

@@ -135,6 +135,9 @@ type LinkSeries struct {
 	// eighth of an interval of a border may be counted on its other side. Packets before
 	// zero do not count.
 	Bytes []units.Bytes
+	// Payload is what the captured host at the end of the link received of transfers in each interval, each byte
+	// once, when it arrived: also behind a gap. It is nil for other links.
+	Payload []units.Bytes `json:",omitempty"`
 	// Queue is an estimate of the maximum queue ahead of the link in each interval. The
 	// delay of a transfer's checkpoint relative to the fastest one on the same path is
 	// attributed to the busiest link of the path after the host's own. The delay times the

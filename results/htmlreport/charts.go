@@ -27,6 +27,8 @@ type charts struct {
 	Timeline []timeline `json:"timeline"`
 	Links    *linkLoads `json:"links"`
 	Balance  []balance  `json:"balance"`
+	Series   *series    `json:"series"`
+	Span     [2]float64 `json:"span"` // of the axis of all charts over time
 	Causes   []string   `json:"causes"`
 	Classes  []string   `json:"classes"` // of Causes, in CSS
 
@@ -98,13 +100,26 @@ type progress struct {
 	Src  string `json:"src"`
 	Dst  string `json:"dst"`
 	Size int64  `json:"size"`
-	Path []int  `json:"path"`
+	Path path   `json:"path"`
 }
 
 const (
 	progressTimes  = 10_000
 	progressShares = 1000
 )
+
+// path is pairs of a time and a share, each pair four characters in the page.
+type path []int
+
+// MarshalText writes the digits.
+func (p path) MarshalText() ([]byte, error) {
+	var out packed
+	for i := 0; i+1 < len(p); i += 2 {
+		pair := p[i]*(progressShares+1) + p[i+1]
+		out = append(out, pair/(mostPacked+1), pair%(mostPacked+1))
+	}
+	return out.MarshalText()
+}
 
 type share struct {
 	Cause int     `json:"cause"` // index into Causes
@@ -150,29 +165,8 @@ type cvSeries struct {
 }
 
 // causes are in drawing order.
-var causes = [...]struct {
-	cause breakdown.Cause
-	what  string
-}{
-	{breakdown.Held, "held back by the coflow policy"},
-	{breakdown.Setup, "the flows' connections were being set up"},
-	{breakdown.Serialisation, "its own bytes on the wire of its bottleneck"},
-	{breakdown.Queueing, "waiting behind bytes of other transfers"},
-	{breakdown.Retransmission, "waiting for a lost segment"},
-	{breakdown.Host, "waiting for a host"},
-	{breakdown.Latency, "propagation and TCP's window"},
-	{breakdown.Network, "bytes or acknowledgements in flight on a hop"},
-	{breakdown.Disk, "a host has received a packet but not stored it yet"},
-}
-
-func causeIndex(c breakdown.Cause) int {
-	for i, x := range causes {
-		if x.cause == c {
-			return i
-		}
-	}
-	return len(causes)
-}
+var causes = []breakdown.Cause{breakdown.Held, breakdown.Setup, breakdown.Serialisation, breakdown.Queueing, breakdown.Retransmission,
+	breakdown.Host, breakdown.Latency, breakdown.Network, breakdown.Disk}
 
 // us returns d in microseconds, rounded to a nanosecond below a millisecond and to a
 // microsecond above, which is finer than a chart shows.
@@ -222,8 +216,8 @@ func (a *Arm) items(of func(int, flows.Records) []metrics.Item) []metrics.Item {
 
 func (d *Data) cdfs() []cdf {
 	out := []cdf{}
-	for _, kind := range figures.Kinds() {
-		c := cdf{ID: kind.ID, Title: kind.Title}
+	for _, kind := range metrics.Times() {
+		c := cdf{ID: kind.Key, Title: kind.Title}
 		d.shown(func(i int, a *Arm) {
 			times := figures.Times(a.items(kind.Items))
 			if len(times) == 0 {
@@ -376,7 +370,7 @@ func newTimeline(arm, repeat int, r Repeat, most int) timeline {
 		longest := slices.Clone(shares[c.Coflow])
 		slices.SortStableFunc(longest, func(a, b breakdown.Share) int { return cmp.Compare(b.Time, a.Time) })
 		for _, s := range longest[:min(len(longest), maxShares)] {
-			if k := causeIndex(s.Cause); k < len(causes) && s.Time > 0 {
+			if k := slices.Index(causes, s.Cause); k >= 0 && s.Time > 0 {
 				b.Shares = append(b.Shares, share{k, s.Link, us(s.Time)})
 			}
 		}

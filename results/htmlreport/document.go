@@ -8,10 +8,9 @@ import (
 	"io"
 
 	"testbed/topo/palette"
-	"testbed/topo/words"
 )
 
-// Document is a page of tables without charts and scripts, in the style of the report of a run.
+// Document is a page of tables without charts, in the style of the report of a run.
 type Document struct {
 	Kind, Title string
 	Lead        []string // paragraphs
@@ -42,7 +41,7 @@ var documentHTML string
 
 // Write writes the page. Errors are those of w.
 func (d Document) Write(w io.Writer) error {
-	t, err := template.New("page").Funcs(template.FuncMap{"plural": words.Plural[int]}).Parse(pageHTML)
+	t, err := template.New("page").Funcs(functions).Parse(pageHTML)
 	if err == nil {
 		t, err = t.New("document").Parse(documentHTML)
 	}
@@ -54,7 +53,8 @@ func (d Document) Write(w io.Writer) error {
 		Document
 		Policy template.HTMLAttr
 		CSS    template.CSS
-	}{d, policy(), template.CSS(palette.CSS() + pageCSS)}); err != nil {
+		Script template.JS
+	}{d, policy(tablesJS), template.CSS(palette.CSS() + pageCSS), template.JS(tablesJS)}); err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
 	_, err = w.Write(b.Bytes())

@@ -5,7 +5,7 @@
 // An arm whose verdict is void shows its name and its verdict, but no figures.
 //
 // Charts of curves are drawn by uPlot, which is in the directory assets with its licence.
-// Tables, the picture of the fabric and all bar charts work without scripts.
+// Tables, the picture of the fabric and the drawings of results/plot work without scripts.
 //
 // The package does not compute completion times (results/metrics) or their breakdown
 // (results/breakdown). Its limits are in limits.go.
@@ -37,6 +37,7 @@ import (
 type Data struct {
 	RunID, Scenario string
 	Source          string // the sentence that names the source of the figures
+	Ran             string // what was compared as a sentence; "" if unknown
 	Result          string // the result of the run as a sentence
 	// Written and Resolved are the scenario, Fabric is that of the baseline.
 	Written, Resolved string
@@ -49,6 +50,10 @@ type Data struct {
 	Arms  []Arm // the first is the baseline
 	// LinkInterval is the interval of the peak loads of links, as in report.md and links.csv.
 	LinkInterval time.Duration
+
+	// Drawings and Tables are those of the sections tasks, disks, time and traffic.
+	Drawings map[string][]Drawing
+	Tables   map[string][]Table
 
 	Headline    []Table
 	Failures    []Table
@@ -72,12 +77,21 @@ type Arm struct {
 // Repeat is one execution of an arm. The page leaves out fields that are nil.
 type Repeat struct {
 	Records flows.Records
+	Zero    time.Time // the wall clock at time 0 of Records; zero in a simulation
+	Samples string    // path of the samples (results/samples); "" for none
 	Timing  *breakdown.Run
 	Links   []flows.LinkSeries
 	Slots   *metrics.TaskSlots
 	Fabric  *topo.Fabric
 	// Progress is the received bytes of each transfer over time.
 	Progress []metrics.Progress
+}
+
+// Drawing is a figure that needs no script.
+type Drawing struct {
+	Title, Lead string
+	SVG         string // is embedded as it is
+	Notes       []string
 }
 
 // Table is a table with a caption.
@@ -124,6 +138,9 @@ var pageCSS string
 //go:embed assets/page.js
 var pageJS string
 
+//go:embed assets/tables.js
+var tablesJS string
+
 //go:embed assets/uPlot.iife.min.js
 var uplotJS string
 
@@ -147,9 +164,11 @@ type view struct {
 // section is an entry of the table of contents.
 type section struct{ ID, Title string }
 
+var functions = template.FuncMap{"plural": words.Plural[int], "svg": func(s string) template.HTML { return template.HTML(s) }}
+
 // Write writes the page. Errors are those of w, or of a summary that is not JSON.
 func Write(w io.Writer, d Data) error {
-	t, err := template.New("page").Funcs(template.FuncMap{"plural": words.Plural[int]}).Parse(pageHTML)
+	t, err := template.New("page").Funcs(functions).Parse(pageHTML)
 	if err != nil {
 		return fmt.Errorf("page: template: %w", err)
 	}
@@ -159,8 +178,12 @@ func Write(w io.Writer, d Data) error {
 	}
 	var embedded bytes.Buffer
 	json.HTMLEscape(&embedded, summary.Bytes())
-	v := view{Data: d, views: newViews(&d), Embedded: template.JS(embedded.String()),
-		CSS: []template.CSS{template.CSS(uplotCSS), template.CSS(palette.CSS() + pageCSS)}, Scripts: []template.JS{template.JS(uplotJS), template.JS(pageJS)}}
+	views, err := newViews(&d)
+	if err != nil {
+		return fmt.Errorf("page: %w", err)
+	}
+	v := view{Data: d, views: views, Embedded: template.JS(embedded.String()),
+		CSS: []template.CSS{template.CSS(uplotCSS), template.CSS(palette.CSS() + pageCSS)}, Scripts: []template.JS{template.JS(uplotJS), template.JS(tablesJS), template.JS(pageJS)}}
 	charts, err := json.Marshal(v.charts) // escapes <, > and & as well
 	if err != nil {
 		return fmt.Errorf("page: charts: %w", err)
@@ -168,7 +191,7 @@ func Write(w io.Writer, d Data) error {
 	v.Charts = template.JS(charts)
 	v.Drawn = &v.charts
 	v.Sections = v.contents()
-	v.Policy = policy(uplotJS, pageJS)
+	v.Policy = policy(uplotJS, pageJS, tablesJS)
 	var drawing bytes.Buffer
 	if d.Fabric != nil {
 		if err := draw.SVG(&drawing, d.Fabric, draw.Options{Brief: true}); err != nil {
@@ -189,9 +212,6 @@ func Write(w io.Writer, d Data) error {
 // loading of resources.
 func policy(scripts ...string) template.HTMLAttr {
 	hashes := []string{}
-	if len(scripts) == 0 {
-		hashes = append(hashes, "'none'")
-	}
 	for _, s := range scripts {
 		sum := sha256.Sum256([]byte(s))
 		hashes = append(hashes, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
@@ -213,14 +233,15 @@ func (v *view) contents() []section {
 	add(len(v.Reasons) > 0, "reasons", "Verdicts")
 	add(len(v.charts.CDFs) > 0, "distributions", "Distributions")
 	add(v.Compared, "speedups", "Speed-ups")
-	add(len(v.Tasks) > 0, "tasks", "Jobs of tasks")
+	add(len(v.Drawings["tasks"]) > 0, "tasks", "Jobs of tasks")
+	add(v.charts.Series != nil, "series", "Over time")
 	add(len(v.charts.Gantt) > 0, "gantt", "Attempts")
 	add(len(v.charts.Timeline) > 0, "timeline", "Timeline")
 	add(v.charts.Links != nil, "links", "Links")
 	add(len(v.charts.Balance) > 0, "balance", "Balance")
 	add(v.Disks != nil, "disks", "Disks")
-	add(len(v.Spent) > 0, "time", "Time by cause")
-	add(v.Traffic != nil, "traffic", "Bytes between racks")
+	add(len(v.Tables["time"]) > 0, "time", "Time by cause")
+	add(len(v.Tables["traffic"]) > 0, "traffic", "Bytes between racks")
 	add(len(v.Problems) > 0, "problems", "Problems")
 	add(v.Checks != nil, "checks", "Fidelity checks")
 	add(len(v.Manifest) > 0, "manifest", "Manifest")

@@ -143,6 +143,15 @@ func data(t testing.TB, names ...string) Data {
 		Failures: []Table{{Title: "Failures", Head: []string{"arm"}, Rows: [][]Cell{{{Text: "fair"}}}}},
 		Scale:    &Table{Title: "Scale check", Lead: "Scale check: nothing is concluded."},
 	}
+	d.Drawings, d.Tables = map[string][]Drawing{}, map[string][]Table{}
+	for _, section := range []string{"tasks", "disks", "time", "traffic"} {
+		d.Drawings[section] = []Drawing{{Title: "Drawing of " + section, Lead: "Its lead.", Notes: []string{"A note."},
+			SVG: `<svg viewBox="0 0 345 90"><g transform="scale(1)"><path d="M10,10L200,10L200,40L10,40Z" style="fill:var(--verm)"/>` +
+				`<text x="10" y="60" style="font-family:Arimo;font-size:9px">0.5 s of its time</text></g></svg>`}}
+	}
+	for _, section := range []string{"time", "traffic"} {
+		d.Tables[section] = []Table{{Title: "Table of " + section, Head: []string{"arm"}, Rows: [][]Cell{{{Text: "fair"}}}}}
+	}
 	head := Table{Title: "Coflow completion time (CCT)", Head: []string{"arm", "average", "verdict"}}
 	for i, name := range names {
 		a := Arm{Name: name, Level: "pass"}
@@ -151,7 +160,9 @@ func data(t testing.TB, names ...string) Data {
 			a.Void, a.Level, pace = true, "void", 0.001
 		}
 		for k := range 2 {
-			a.Repeats = append(a.Repeats, repeat(f, 60, pace, uint64(k)))
+			r := repeat(f, 60, pace, uint64(k))
+			r.Samples = sampledFile(t, f, i)
+			a.Repeats = append(a.Repeats, r)
 		}
 		d.Arms = append(d.Arms, a)
 		row := []Cell{{Text: name}, {Text: "1.234 s", Arm: name, Metric: "cct.mean_us", Value: "1234000", Figure: true, Best: i == 1}, {Text: a.Level, Level: a.Level}}
@@ -163,6 +174,15 @@ func data(t testing.TB, names ...string) Data {
 	}
 	d.Headline = []Table{head}
 	return d
+}
+
+func viewsOf(t testing.TB, d *Data) *views {
+	t.Helper()
+	v, err := newViews(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func write(t testing.TB, d Data) string {
@@ -202,7 +222,7 @@ func content(n *html.Node) string {
 	return b.String()
 }
 
-var sections = []string{"headline", "failures", "scale", "reasons", "distributions", "speedups", "tasks", "gantt", "timeline", "links", "balance", "disks", "time", "traffic", "problems", "checks", "manifest", "definitions"}
+var sections = []string{"headline", "failures", "scale", "reasons", "distributions", "speedups", "tasks", "series", "gantt", "timeline", "links", "balance", "disks", "time", "traffic", "problems", "checks", "manifest", "definitions"}
 
 func TestStructure(t *testing.T) {
 	page := write(t, data(t, "fair", "sebf", "weighted"))
@@ -294,8 +314,8 @@ func TestHostileNames(t *testing.T) {
 			}
 		}
 	})
-	if scripts != 4 {
-		t.Errorf("%d scripts, want 4", scripts)
+	if scripts != 5 {
+		t.Errorf("%d scripts, want 5", scripts)
 	}
 	for _, name := range hostile {
 		if !names[name] {
@@ -364,6 +384,8 @@ func TestVoidArmShowsNoFigure(t *testing.T) {
 // A simulation has no timing and no links, and its page has no such sections.
 func TestSimulation(t *testing.T) {
 	d := data(t, "fair", "sebf")
+	delete(d.Drawings, "time")
+	d.Tables = nil
 	d.Simulated, d.Checks, d.Reasons, d.Failures, d.Scale, d.Problems = true, nil, nil, nil, nil, nil
 	for i := range d.Arms {
 		for k := range d.Arms[i].Repeats {
@@ -376,7 +398,7 @@ func TestSimulation(t *testing.T) {
 			got = append(got, attr["id"])
 		}
 	})
-	if want := "headline distributions speedups tasks gantt timeline disks manifest definitions"; strings.Join(got, " ") != want {
+	if want := "headline distributions speedups tasks series gantt timeline disks manifest definitions"; strings.Join(got, " ") != want {
 		t.Errorf("sections %v, want %s", got, want)
 	}
 }
@@ -458,7 +480,7 @@ func TestLimits(t *testing.T) {
 			d.Arms[i].Repeats = append(d.Arms[i].Repeats, r)
 		}
 	}
-	v := newViews(&d)
+	v := viewsOf(t, &d)
 	items := map[string]int{"cct": 1500, "fct": 4500, "write_time": 24, "job_time": 25}
 	for _, c := range v.charts.CDFs {
 		for _, x := range c.Curves {

@@ -34,22 +34,27 @@ const (
 	// maxCells is the number of cells of the heat maps of all arms and repeats: bins are
 	// longer if there would be more.
 	maxCells = 400_000
-	// maxHosts is the number of hosts in the chart and table of disk use: those that store
-	// the most.
+	// maxHosts is the number of hosts in the table of disk use: those that store the most.
 	maxHosts = 500
 	// maxPicture is the number of hosts in the picture of the fabric: a larger fabric has none.
 	maxPicture = 2000
-	// slowest is the number of slowest coflows of an arm with a breakdown.
-	slowest = 10
 	// maxAttempts is the number of attempts in the Gantt charts of all arms and repeats, which have equal
 	// parts: of more, those of the first hosts are drawn.
 	maxAttempts = 40_000
 	// maxUsers is the number of users with an area of their own in the chart of slots: those with most
 	// slot time.
 	maxUsers = 7
-	// maxSaturation is the number of stretches, saturated or not, in the bars of racks of all arms and
-	// repeats: the first.
-	maxSaturation = 10_000
+	// maxSeriesRepeats is the number of repeats of an arm in the charts of series: the first.
+	maxSeriesRepeats = 3
+	// maxSeriesObjects is the number of links, and of flows, with charts of series: those with most drops, and with
+	// most samples.
+	maxSeriesObjects = 12
+	// maxSeriesBins is the number of time bins in the charts of series, of which each has the least and the largest
+	// value.
+	maxSeriesBins = 400
+	// maxSeriesValues is the number of values of all arms and repeats in these charts: bins are longer if there would
+	// be more. leastSeriesBins takes precedence over it.
+	maxSeriesValues, leastSeriesBins = 70_000, 50
 	// maxShares is the number of shares of a coflow's time in the timeline's tooltip: the longest.
 	maxShares = 5
 )

@@ -2,14 +2,12 @@ package htmlreport
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"testbed/results/flows/flowstest"
 	"testbed/results/metrics"
-	"testbed/topo/units"
 )
 
 // The chart has every attempt in the row of its slot, with all of its time.
@@ -98,72 +96,5 @@ func TestSharesAreLimited(t *testing.T) {
 	r.Records.Jobs = nil
 	if s := newShares(0, 0, &r); len(s.Users) != 1 || s.Users[0] != "(no user)" {
 		t.Errorf("users %q", s.Users)
-	}
-}
-
-// Bars of racks add up to the time of the loads, on one scale for all repeats.
-func TestSaturationOfRacks(t *testing.T) {
-	d := data(t, "a", "b")
-	load := func(r *Repeat, seconds int, full [2]int) {
-		for i := range r.Links {
-			l := &r.Links[i]
-			l.Interval, l.Bytes = time.Second, make([]units.Bytes, seconds)
-			if rack, up, ok := metrics.RackOfLink(l.Name); ok && up && rack == 1 {
-				for k := full[0]; k < full[1]; k++ {
-					l.Bytes[k] = l.Rate.BytesIn(time.Second)
-				}
-			}
-		}
-	}
-	for i := range d.Arms {
-		for k := range d.Arms[i].Repeats {
-			load(&d.Arms[i].Repeats[k], 5*(i+1), [2]int{1, 4})
-		}
-	}
-	v := newViews(&d)
-	got := v.Tasks[len(v.Tasks)-1]
-	if got.Title != "Saturated links of racks" || len(got.Groups) != len(d.Arms[0].Repeats)+len(d.Arms[1].Repeats) || got.Groups[0].Heading != "a, repeat 0" {
-		t.Fatalf("%q with %d groups", got.Title, len(got.Groups))
-	}
-	var classes []string
-	var widths []float64
-	s := got.Groups[0].Stacks
-	for _, p := range s[0].Parts {
-		classes, widths = append(classes, p.Class), append(widths, p.Width)
-	}
-	if !slices.Equal(classes, []string{"of-sky", "of-verm", "of-sky"}) || !slices.Equal(widths, []float64{10, 30, 10}) || s[0].Parts[1].Title != "saturated: 1.000 s to 4.000 s, 60.0 %" {
-		t.Errorf("rack 1 of a: %+v", s[0])
-	}
-	if len(s) != 1 || s[0].Label != "rack 1" {
-		t.Errorf("%d bars, the first one of %s: want one of rack 1, as rack 0 is never saturated", len(s), s[0].Label)
-	}
-	from, to := metrics.TaskSpan(&d.Arms[0].Repeats[0].Records)
-	want := min(to, 4*time.Second) - max(from, time.Second)
-	if want <= 0 || s[0].Value != units.Percent(float64(want)/float64(to-from), 1) {
-		t.Errorf("rack 1 is saturated for %s of the makespan, want %v of %v", s[0].Value, want, to-from)
-	}
-	for i := range d.Arms {
-		for k := range d.Arms[i].Repeats {
-			r := &d.Arms[i].Repeats[k]
-			load(r, 4*maxSaturation, [2]int{})
-			for x := range r.Links {
-				for n := range r.Links[x].Bytes {
-					if n%4 > 0 {
-						r.Links[x].Bytes[n] = r.Links[x].Rate.BytesIn(time.Second)
-					}
-				}
-			}
-		}
-	}
-	if v = newViews(&d); len(v.Left["tasks"]) != 1 || !strings.Contains(v.Left["tasks"][0], "the first 0 of ") {
-		t.Errorf("too many stretches: %q", v.Left["tasks"])
-	}
-	for i := range d.Arms {
-		for k := range d.Arms[i].Repeats {
-			d.Arms[i].Repeats[k].Records.Attempts = nil
-		}
-	}
-	if v = newViews(&d); slices.ContainsFunc(v.Tasks, func(b bars) bool { return b.Title == got.Title }) {
-		t.Error("bars of racks without jobs of tasks")
 	}
 }

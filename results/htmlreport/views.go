@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
-	"testbed/results/breakdown"
 	"testbed/results/figures"
-	"testbed/results/metrics"
 	"testbed/topo"
 	"testbed/topo/palette"
 	"testbed/topo/units"
@@ -24,66 +21,9 @@ type views struct {
 	NoPairs  string // why there are no speed-ups; "" if there are
 	Picture  *picture
 	Loads    *Table // utilisation of links
-	Disks    *disks
-	Spent    []spent
-	Causes   []cause // causes that appear in any stack
-	Traffic  *traffic
-	Tasks    []bars
+	Disks    *Table // bytes stored by host
 	// Left states what limits left out, by section.
 	Left map[string][]string
-}
-
-// stack is one bar with its parts.
-type stack struct {
-	Label string
-	Value string
-	Parts []part
-}
-
-// part is a part of a stack, in percent of the longest stack.
-type part struct {
-	Width float64
-	Class string
-	Title string
-	Text  string // drawn inside the part if it fits
-}
-
-// cause is an entry of the legend of stacks.
-type cause struct{ Class, Name, What string }
-
-// spent is a group of stacks of times, and the same times as a table.
-type spent struct {
-	Title, Lead string
-	Stacks      []stack
-	Table       Table
-}
-
-// traffic is the bytes sent between racks.
-type traffic struct {
-	Stacks  []stack
-	Classes []cause
-	Table   Table
-}
-
-// disks is the bytes stored by hosts, by arm.
-type disks struct {
-	Arms  []diskArm
-	Most  string
-	Table Table
-}
-
-type diskArm struct {
-	Name string
-	Cv   string
-	Cols []column
-	Mean float64 // in percent of the tallest column of all arms
-}
-
-// column is one host's bytes, in percent of the tallest column.
-type column struct {
-	Height float64
-	Title  string
-	Gap    bool // whether a new rack begins
 }
 
 // picture is the drawing of the fabric.
@@ -106,15 +46,15 @@ type box struct {
 	Down                     bool // whether the name is written downward
 }
 
-func newViews(d *Data) *views {
+func newViews(d *Data) (*views, error) {
 	v := &views{Left: map[string][]string{}}
 	v.charts = charts{Arms: []armName{}, CDFs: d.cdfs(), Speedups: []speedups{}, Timeline: d.timelines(), Balance: []balance{}}
 	for _, a := range d.Arms {
 		v.charts.Arms = append(v.charts.Arms, armName{a.Name, a.Void, a.mark()})
 	}
 	for _, c := range causes {
-		v.charts.Causes = append(v.charts.Causes, string(c.cause))
-		v.charts.Classes = append(v.charts.Classes, palette.Class(string(c.cause)))
+		v.charts.Causes = append(v.charts.Causes, string(c))
+		v.charts.Classes = append(v.charts.Classes, palette.Class(string(c)))
 	}
 	for _, t := range v.charts.Timeline {
 		v.Progress = v.Progress || slices.ContainsFunc(t.Bars, func(b bar) bool { return len(b.Flows) > 0 })
@@ -124,26 +64,26 @@ func newViews(d *Data) *views {
 	for _, name := range v.charts.Phases {
 		v.charts.Fills = append(v.charts.Fills, palette.Variable(name))
 	}
-	v.tasks(d)
 	v.compare(d)
 	if b, ok := d.gather(); ok {
 		v.charts.Links, v.charts.Balance = d.loads(b), d.balances()
 		v.links(d)
 	}
 	v.disks(d)
-	v.spent(d)
-	v.traffic(d)
 	v.leftOut(d)
-	return v
+	from, to := d.span()
+	v.charts.Span = [2]float64{us(from), us(to)}
+	var err error
+	v.charts.Series, err = d.series(func(format string, args ...any) {
+		v.Left["series"] = append(v.Left["series"], fmt.Sprintf(format, args...))
+	})
+	return v, err
 }
 
-// counted returns the label of an arm's bar with its number of items.
-func (a *Arm) counted(n int, one, many string) string {
-	out := fmt.Sprintf("%s, n = %s", a.Name, words.Plural(n, one, many))
-	if m := a.mark(); m != "" {
-		out += " (" + m + ")"
-	}
-	return out
+// OverTime reports whether the page has charts over time.
+func (v *views) OverTime() bool {
+	c := &v.charts
+	return c.Series != nil || c.Links != nil || len(c.Gantt)+len(c.Timeline)+len(c.Balance) > 0
 }
 
 // mark returns the arm's verdict if figures must state it.
@@ -344,300 +284,45 @@ func newPicture(f *topo.Fabric) *picture {
 
 // disks adds the bytes of completed blocks that hosts store, averaged over the repeats.
 func (v *views) disks(d *Data) {
-	names := map[string]bool{}
-	var fabric *topo.Fabric
-	d.shown(func(_ int, a *Arm) {
-		for _, r := range a.Repeats {
-			if fabric == nil {
-				fabric = r.Fabric
-			}
-			for _, b := range r.Records.Blocks {
-				for _, h := range b.Hosts {
-					names[h] = true
-				}
-			}
-		}
-	})
-	if len(names) == 0 {
-		return
-	}
-	// Hosts that store nothing count too, if the fabric is known.
-	if fabric != nil {
-		for h := range topo.HostID(fabric.Hosts()) {
-			names[fabric.HostName(h)] = true
-		}
-	}
-	hosts := slices.SortedFunc(maps.Keys(names), byPlace)
-	type use struct {
-		arm   *Arm
-		bytes map[string]float64
-	}
-	var uses []use
+	stored := map[string][]float64{} // by arm
 	total := map[string]float64{}
-	most := 0.0
+	t := &Table{Title: "Bytes stored by host", Head: []string{"host"}}
 	d.shown(func(_ int, a *Arm) {
-		u := use{a, map[string]float64{}}
 		for _, r := range a.Repeats {
 			for _, b := range r.Records.Blocks {
 				for _, h := range b.Hosts {
-					u.bytes[h] += float64(b.Size) / float64(len(a.Repeats))
+					for len(stored[h]) < len(t.Head) {
+						stored[h] = append(stored[h], 0)
+					}
+					x := float64(b.Size) / float64(len(a.Repeats))
+					stored[h][len(t.Head)-1] += x
+					total[h] += x
 				}
 			}
 		}
-		for _, h := range hosts {
-			total[h] += u.bytes[h]
-			most = max(most, u.bytes[h])
-		}
-		uses = append(uses, u)
+		t.Head = append(t.Head, a.Name)
 	})
-	all := hosts
-	if len(hosts) > maxHosts {
-		v.Left["disks"] = append(v.Left["disks"], fmt.Sprintf("The %d of %d hosts that store the most are shown; Cv is over all hosts.", maxHosts, len(hosts)))
-		hosts = slices.Clone(hosts)
-		slices.SortStableFunc(hosts, func(a, b string) int { return cmp.Compare(total[b], total[a]) })
-		hosts = slices.SortedFunc(slices.Values(hosts[:maxHosts]), byPlace)
-	}
-	k := &disks{Most: units.Short(most, "B"), Table: Table{Title: "Bytes stored by host", Head: []string{"host"}}}
-	rows := make([][]Cell, len(hosts))
-	for i, h := range hosts {
-		rows[i] = []Cell{text(h)}
-	}
-	for _, u := range uses {
-		var x []float64
-		sum := 0.0
-		for _, h := range all {
-			x = append(x, u.bytes[h])
-			sum += u.bytes[h]
-		}
-		arm := diskArm{Name: u.arm.counted(len(all), "host", "hosts"), Cv: fmt.Sprintf("%.3f", metrics.Cv(x)), Mean: share100(sum/float64(len(all)), most)}
-		k.Table.Head = append(k.Table.Head, u.arm.Name)
-		rack := topo.RackID(-1)
-		for i, h := range hosts {
-			r, _, ok := topo.ParseHostName(h)
-			arm.Cols = append(arm.Cols, column{Height: share100(u.bytes[h], most), Title: h + ": " + units.Short(u.bytes[h], "B"), Gap: ok && i > 0 && r != rack})
-			rack = r
-			rows[i] = append(rows[i], figure("%s", units.Short(u.bytes[h], "B")))
-		}
-		k.Arms = append(k.Arms, arm)
-	}
-	k.Table.Rows = rows
-	v.Disks = k
-}
-
-// byPlace orders hosts as in the fabric, and other names after them.
-func byPlace(a, b string) int {
-	ra, ia, oka := topo.ParseHostName(a)
-	rb, ib, okb := topo.ParseHostName(b)
-	switch {
-	case oka && okb:
-		return cmp.Or(cmp.Compare(ra, rb), cmp.Compare(ia, ib))
-	case oka != okb:
-		if oka {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Compare(a, b)
-}
-
-func share100(x, most float64) float64 {
-	if most <= 0 {
-		return 0
-	}
-	return digits(100*x/most, 2)
-}
-
-// textFrom is the minimum width of a part, in percent, that has its share drawn inside.
-const textFrom = 7
-
-// times is a row of a stack of times before scaling.
-type times struct {
-	label  string
-	extra  []Cell
-	shares []breakdown.Share
-	by     float64 // divisor
-	total  time.Duration
-}
-
-func (v *views) spent(d *Data) {
-	seen := map[breakdown.Cause]bool{}
-	human := d.Human
-	build := func(title, lead string, head []string, rows []times) {
-		if len(rows) == 0 {
-			return
-		}
-		s := spent{Title: title, Lead: lead, Table: Table{Title: title, Head: append(slices.Clone(head), "time")}}
-		most := time.Duration(0)
-		used := map[breakdown.Cause]bool{}
-		for _, r := range rows {
-			most = max(most, r.total)
-			for _, x := range r.shares {
-				if x.Time > 0 {
-					used[x.Cause], seen[x.Cause] = true, true
-				}
-			}
-		}
-		for i, c := range causes {
-			if used[c.cause] {
-				s.Table.Head = append(s.Table.Head, string(causes[i].cause))
-			}
-		}
-		for _, r := range rows {
-			sum := map[breakdown.Cause]float64{}
-			for _, x := range r.shares {
-				sum[x.Cause] += float64(x.Time) / r.by
-			}
-			st := stack{Label: r.label, Value: human(r.total)}
-			row := append(slices.Clone(r.extra), figure("%s", human(r.total)))
-			for _, c := range causes {
-				if !used[c.cause] {
-					continue
-				}
-				t := time.Duration(sum[c.cause])
-				of := share100(float64(t), float64(r.total))
-				row = append(row, figure("%s (%.0f %%)", human(t), of))
-				if t <= 0 {
-					continue
-				}
-				p := part{Width: share100(float64(t), float64(most)), Class: palette.Class(string(c.cause)), Title: fmt.Sprintf("%s: %s, %.1f %%", c.cause, human(t), of)}
-				if p.Width >= textFrom {
-					p.Text = fmt.Sprintf("%.0f %%", of)
-				}
-				st.Parts = append(st.Parts, p)
-			}
-			s.Stacks, s.Table.Rows = append(s.Stacks, st), append(s.Table.Rows, row)
-		}
-		v.Spent = append(v.Spent, s)
-	}
-
-	var coflows, blocks []times
-	d.shown(func(_ int, a *Arm) {
-		var c, b times
-		var nc, nb int
-		var tc, tb time.Duration
-		for _, r := range a.Repeats {
-			if r.Timing == nil {
-				continue
-			}
-			c.shares, b.shares = append(c.shares, r.Timing.CoflowTotal...), append(b.shares, r.Timing.BlockTotal...)
-			for x := range r.Timing.Counted() {
-				nc, tc = nc+1, tc+x.CCT
-			}
-			for _, x := range r.Timing.Blocks {
-				nb, tb = nb+1, tb+x.WriteTime
-			}
-		}
-		if nc > 0 {
-			coflows = append(coflows, times{a.counted(nc, "coflow", "coflows"), []Cell{text(a.Name), figure("%d", nc)}, c.shares, float64(nc), tc / time.Duration(nc)})
-		}
-		if nb > 0 {
-			blocks = append(blocks, times{a.counted(nb, "block", "blocks"), []Cell{text(a.Name), figure("%d", nb)}, b.shares, float64(nb), tb / time.Duration(nb)})
-		}
+	hosts := slices.SortedFunc(maps.Keys(total), func(a, b string) int {
+		return cmp.Or(cmp.Compare(total[b], total[a]), figures.CompareHosts(a, b))
 	})
-	build("Average coflow completion time", "Mean per coflow of an arm, over its repeats.", []string{"arm", "coflows"}, coflows)
-	build("Average block write time", "Mean per block of an arm, over its repeats.", []string{"arm", "blocks"}, blocks)
-	d.shown(func(_ int, a *Arm) {
-		type one struct {
-			repeat int
-			c      breakdown.Coflow
-		}
-		var all []one
-		for k, r := range a.numbered(len(a.Repeats)) {
-			if r.Timing != nil {
-				for c := range r.Timing.Counted() {
-					all = append(all, one{k, c})
-				}
-			}
-		}
-		slices.SortStableFunc(all, func(x, y one) int { return cmp.Compare(y.c.CCT, x.c.CCT) })
-		var rows []times
-		for _, x := range all[:min(len(all), slowest)] {
-			label := fmt.Sprintf("coflow %d", x.c.Coflow)
-			if len(a.Repeats) > 1 {
-				label += fmt.Sprintf(", repeat %d", x.repeat)
-			}
-			slow, lone := none, none
-			if x.c.Lone > 0 {
-				slow, lone = fmt.Sprintf("%.2f×", x.c.Slowdown), human(x.c.Lone)
-			}
-			rows = append(rows, times{label, []Cell{text(label), figure("%d", x.c.Width), figure("%s", units.Short(float64(x.c.Size), "B")), text(cmp.Or(x.c.Bottleneck, none)), figure("%s", lone), figure("%s", slow)},
-				x.c.Shares, 1, x.c.CCT})
-		}
-		build("Slowest coflows of "+a.Name, "Lone time: the time that the coflow alone would need on its bottleneck. Slowdown: completion time over lone time.",
-			[]string{"coflow", "flows", "size", "bottleneck", "lone", "slowdown"}, rows)
-	})
-	for _, c := range causes {
-		if seen[c.cause] {
-			v.Causes = append(v.Causes, cause{palette.Class(string(c.cause)), string(c.cause), c.what})
-		}
-	}
-}
-
-func (v *views) traffic(d *Data) {
-	classes := map[string]bool{}
-	type arm struct {
-		name      string
-		label     string
-		bytes     map[string]float64
-		total     float64
-		makespan  time.Duration
-		imbalance float64
-	}
-	var arms []arm
-	most := 0.0
-	d.shown(func(_ int, a *Arm) {
-		x := arm{name: a.Name, bytes: map[string]float64{}}
-		n := 0
-		for _, r := range a.Repeats {
-			if r.Timing == nil || r.Timing.Traffic.CrossRack == nil {
-				continue
-			}
-			n++
-			for class, b := range r.Timing.Traffic.CrossRack {
-				classes[class] = true
-				x.bytes[class] += float64(b)
-			}
-			x.makespan += r.Timing.Traffic.Makespan
-			x.imbalance += r.Timing.Traffic.DiskImbalance
-		}
-		if n == 0 {
-			return
-		}
-		for _, class := range slices.Sorted(maps.Keys(x.bytes)) { // floating-point sums depend on the order
-			x.bytes[class] /= float64(n)
-			x.total += x.bytes[class]
-		}
-		x.label = a.counted(n, "repeat", "repeats")
-		x.makespan /= time.Duration(n)
-		x.imbalance /= float64(n)
-		most = max(most, x.total)
-		arms = append(arms, x)
-	})
-	if len(arms) == 0 {
+	if len(hosts) == 0 {
 		return
 	}
-	order := slices.Collect(maps.Keys(classes))
-	figures.Classes(order)
-	t := &traffic{Table: Table{Title: "Bytes between racks", Head: append(append([]string{"arm"}, order...), "all", "makespan", "disk Cv"),
-		Notes: []string{"Bytes of frames sent between racks, per repeat. Makespan: from the first arrival to the last completion. Disk Cv: coefficient of variation of the bytes stored by each host."}}}
-	for _, c := range order {
-		t.Classes = append(t.Classes, things(c)...)
+	if len(hosts) > maxHosts {
+		v.Left["disks"] = append(v.Left["disks"], fmt.Sprintf("The table has the %d of %d hosts that store the most.", maxHosts, len(hosts)))
+		hosts = hosts[:maxHosts]
 	}
-	for _, x := range arms {
-		row := []Cell{text(x.name)}
-		st := stack{Label: x.label, Value: units.Short(x.total, "B")}
-		for _, c := range order {
-			row = append(row, figure("%s", units.Short(x.bytes[c], "B")))
-			if x.bytes[c] > 0 {
-				p := part{Width: share100(x.bytes[c], most), Class: palette.Class(c), Title: c + ": " + units.Short(x.bytes[c], "B")}
-				if p.Width >= 2*textFrom {
-					p.Text = units.Short(x.bytes[c], "B")
-				}
-				st.Parts = append(st.Parts, p)
+	slices.SortFunc(hosts, figures.CompareHosts)
+	for _, h := range hosts {
+		row := []Cell{text(h)}
+		for k := range t.Head[1:] {
+			x := 0.0
+			if k < len(stored[h]) {
+				x = stored[h][k]
 			}
+			row = append(row, figure("%s", units.Short(x, "B")))
 		}
-		t.Table.Rows = append(t.Table.Rows, append(row, figure("%s", units.Short(x.total, "B")), figure("%s", d.Human(x.makespan)), figure("%.3f", x.imbalance)))
-		t.Stacks = append(t.Stacks, st)
+		t.Rows = append(t.Rows, row)
 	}
-	v.Traffic = t
+	v.Disks = t
 }

@@ -18,14 +18,17 @@ func Rebin(s flows.LinkSeries, interval time.Duration) flows.LinkSeries {
 	n := int((interval + s.Interval - 1) / s.Interval)
 	out := s
 	out.Interval = time.Duration(n) * s.Interval
-	out.Bytes, out.Queue = nil, nil
-	for part := range slices.Chunk(s.Bytes, n) {
-		var sum units.Bytes
-		for _, b := range part {
-			sum += b
+	sums := func(list []units.Bytes) (out []units.Bytes) {
+		for part := range slices.Chunk(list, n) {
+			var sum units.Bytes
+			for _, b := range part {
+				sum += b
+			}
+			out = append(out, sum)
 		}
-		out.Bytes = append(out.Bytes, sum)
+		return out
 	}
+	out.Bytes, out.Payload, out.Queue = sums(s.Bytes), sums(s.Payload), nil
 	for part := range slices.Chunk(s.Queue, n) {
 		out.Queue = append(out.Queue, slices.Max(part))
 	}

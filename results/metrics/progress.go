@@ -134,6 +134,35 @@ func Goodput(bins []float64, bin time.Duration, moments []Moment) {
 	}
 }
 
+// Within moves bytes that arrive faster than a link carries them to earlier bins, and to later ones where there are
+// none: rows are the bins of transfers that share the link, and most is what it carries in a bin. Bytes behind a lost
+// segment count when the gap is filled, but have arrived before.
+func Within(rows [][]float64, most float64) {
+	if len(rows) == 0 {
+		return
+	}
+	bins := len(rows[0])
+	pass := func(k, to int) {
+		sum := 0.0
+		for _, row := range rows {
+			sum += row[k]
+		}
+		if sum <= most || to < 0 || to >= bins {
+			return
+		}
+		for _, row := range rows {
+			rest := row[k] * (1 - most/sum)
+			row[k], row[to] = row[k]-rest, row[to]+rest
+		}
+	}
+	for k := bins - 1; k >= 0; k-- {
+		pass(k, k-1)
+	}
+	for k := range bins {
+		pass(k, k+1)
+	}
+}
+
 // addBytes distributes the bytes received between two moments over bins.
 func addBytes(bins []float64, bin, from, to time.Duration, bytes float64) {
 	if bytes <= 0 || to < from || to < 0 {

@@ -109,3 +109,44 @@ func TestGoodputKeepsAllBytes(t *testing.T) {
 		}
 	})
 }
+
+// What arrived faster than the link carries is moved to where there was room, first to earlier bins.
+func TestWithin(t *testing.T) {
+	rows := [][]float64{{0, 10, 30, 10}, {0, 0, 0, 10}}
+	Within(rows, 20)
+	if d := cmp.Diff([][]float64{{0, 20, 20, 10}, {0, 0, 0, 10}}, rows); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		bins := rapid.IntRange(1, 8).Draw(t, "bins")
+		rows, sums, total := [][]float64{}, []float64{}, 0.0
+		for range rapid.IntRange(1, 4).Draw(t, "rows") {
+			row, sum := make([]float64, bins), 0.0
+			for k := range row {
+				row[k] = float64(rapid.IntRange(0, 50).Draw(t, "bytes"))
+				sum += row[k]
+			}
+			rows, sums, total = append(rows, row), append(sums, sum), total+sum
+		}
+		most := total/float64(bins) + float64(rapid.IntRange(0, 20).Draw(t, "room"))
+		Within(rows, most)
+		for k := range bins {
+			sum := 0.0
+			for _, row := range rows {
+				sum += row[k]
+			}
+			if sum > most+1e-6 {
+				t.Fatalf("bin %d has %v, more than %v", k, sum, most)
+			}
+		}
+		for i, row := range rows {
+			sum := 0.0
+			for _, x := range row {
+				sum += x
+			}
+			if math.Abs(sum-sums[i]) > 1e-6 {
+				t.Fatalf("row %d has %v, want %v", i, sum, sums[i])
+			}
+		}
+	})
+}

@@ -36,10 +36,24 @@ type pageCharts struct {
 			At, End   float64
 			Flows     []struct {
 				ID   int
-				Path []int
+				Path pagePath
 			}
 		}
 	}
+}
+
+// pagePath is pairs of a time and a share, each pair four digits.
+type pagePath []int
+
+func (p *pagePath) UnmarshalText(text []byte) error {
+	for ; len(text) > 3; text = text[4:] {
+		pair := 0
+		for _, digit := range text[:4] {
+			pair = 64*pair + strings.IndexByte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", digit)
+		}
+		*p = append(*p, pair/1001, pair%1001)
+	}
+	return nil
 }
 
 func chartsOf(t *testing.T, dir string) (out pageCharts) {
@@ -66,11 +80,8 @@ func partsOf[T any](t *testing.T, name string, r *rundir.Run, o Options) (out []
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDrawing(f, []*rundir.Run{r}, o)
-	if err := d.choose(); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.draw(d); err != nil {
+	d, err := drawn([]*rundir.Run{r}, f, o)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range d.drawn {
@@ -152,7 +163,7 @@ func TestFiguresAgreeWithThePage(t *testing.T) {
 			At, End   float64
 			Flows     []struct {
 				ID   int
-				Path []int
+				Path pagePath
 			}
 		}) int {
 			return cmp.Compare(b.End-b.At, a.End-a.At)

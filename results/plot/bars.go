@@ -1,11 +1,13 @@
 package plot
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"gonum.org/v1/gonum/stat"
@@ -20,9 +22,9 @@ import (
 	"testbed/results/figures"
 	"testbed/results/flows"
 	"testbed/results/metrics"
-	"testbed/results/rundir"
 	"testbed/results/schema"
 	"testbed/results/summary"
+	"testbed/topo"
 	"testbed/topo/words"
 )
 
@@ -210,80 +212,213 @@ func (d *drawing) stack(parts []string, values [][]float64) {
 	d.p.X.Min, d.p.X.Max = 0, d.p.X.Max*1.03
 }
 
-// causesOf returns the time of an arm's coflows by cause.
-func causesOf(s series) (out figures.Breakdown) {
-	kept := map[figures.Place]*schema.Coflow{}
+// shares returns the known shares of an item's time, in the order of causes.
+func shares(causes []breakdown.Cause, times ...*time.Duration) (out []breakdown.Share) {
+	for i, t := range times {
+		if t != nil {
+			out = append(out, breakdown.Share{Cause: causes[i], Time: *t})
+		}
+	}
+	return out
+}
+
+// causesOf returns the time of an arm's coflows, or of one of them, by cause.
+func causesOf(s series, only *schema.Coflow) (out figures.Breakdown) {
+	kept := map[figures.Place]bool{}
 	for i := range s.run.Coflows {
 		c := &s.run.Coflows[i]
-		if c.Arm != s.arm || c.Failed || c.Background {
+		if c.Arm != s.arm || c.Failed || c.Background || only != nil && only != c {
 			continue
 		}
-		kept[figures.Place{Repeat: c.Repeat, ID: int(c.Coflow)}] = c
-		var shares []breakdown.Share
-		for cause, t := range map[breakdown.Cause]*time.Duration{breakdown.Held: c.Held, breakdown.Setup: c.Setup, breakdown.Serialisation: c.Serialisation, breakdown.Queueing: c.Queueing,
-			breakdown.Retransmission: c.Retransmission, breakdown.Host: c.Host, breakdown.Latency: c.Latency} {
-			if t != nil {
-				shares = append(shares, breakdown.Share{Cause: cause, Time: *t})
-			}
-		}
-		if shares != nil {
-			out.Add(c.CCT, shares)
+		kept[figures.Place{Repeat: c.Repeat, ID: int(c.Coflow)}] = true
+		if list := shares(breakdown.CoflowCauses(), c.Held, c.Setup, c.Serialisation, c.Queueing, c.Retransmission, c.Host, c.Latency); list != nil {
+			out.Add(list)
 		}
 	}
 	if out.N > 0 {
 		return out
 	}
 	// The table of shares has the same figures by place.
-	shares := map[figures.Place][]breakdown.Share{}
+	byPlace := map[figures.Place][]breakdown.Share{}
 	for _, x := range s.run.Breakdown {
-		if k := (figures.Place{Repeat: x.Repeat, ID: int(x.Coflow)}); x.Arm == s.arm && kept[k] != nil {
-			shares[k] = append(shares[k], breakdown.Share{Cause: x.Cause, Time: x.Time})
+		if k := (figures.Place{Repeat: x.Repeat, ID: int(x.Coflow)}); x.Arm == s.arm && kept[k] {
+			byPlace[k] = append(byPlace[k], breakdown.Share{Cause: x.Cause, Time: x.Time})
 		}
 	}
-	for k, list := range shares {
-		out.Add(kept[k].CCT, list)
+	for _, list := range byPlace {
+		out.Add(list)
 	}
 	return out
 }
 
 func timeByCause(d *drawing) error {
+	return d.byCause("coflow completion time", breakdown.CoflowCauses(), summary.BreakdownFile+", nor causes in "+summary.CoflowsFile,
+		func(s series) figures.Breakdown { return causesOf(s, nil) })
+}
+
+func writeTimeByCause(d *drawing) error {
+	return d.byCause("block write time", breakdown.BlockCauses(), "causes in "+summary.BlocksFile, func(s series) (out figures.Breakdown) {
+		for i := range s.run.Blocks {
+			b := &s.run.Blocks[i]
+			if list := shares(breakdown.BlockCauses(), b.Held, b.Network, b.Disk, b.Host); b.Arm == s.arm && !b.Failed && list != nil {
+				out.Add(list)
+			}
+		}
+		return out
+	})
+}
+
+// byCause draws the average time of each arm's items, divided by cause.
+func (d *drawing) byCause(what string, causes []breakdown.Cause, from string, of func(series) figures.Breakdown) error {
 	var kept []series
 	var all []figures.Breakdown
 	var second []string
-	longest := time.Duration(0)
-	causes := breakdown.CoflowCauses()
 	for _, s := range d.series {
-		b := causesOf(s)
+		b := of(s)
 		if b.N == 0 {
 			d.note("%s: no breakdown of its time is recorded", s.label)
 			continue
 		}
+		kept, all, second = append(kept, s), append(all, b), append(second, fmt.Sprintf("n = %d", b.N))
+	}
+	if len(kept) == 0 {
+		return fmt.Errorf("%w: %s", ErrNoData, d.missing(from))
+	}
+	d.series = kept
+	return d.stackCauses("Average "+what, causes, all, second)
+}
+
+// stackCauses draws times divided by cause, one row for each series.
+func (d *drawing) stackCauses(axis string, causes []breakdown.Cause, all []figures.Breakdown, second []string) error {
+	longest := time.Duration(0)
+	for i, b := range all {
 		total := time.Duration(0)
 		for cause := range b.Sum {
 			if !slices.Contains(causes, cause) {
-				return fmt.Errorf("arm %s: unknown cause of time %q", s.label, safe(string(cause)))
+				return fmt.Errorf("arm %s: unknown cause of time %q", d.series[i].label, safe(string(cause)))
 			}
 			total += b.Of(cause)
 		}
 		longest = max(longest, total)
-		kept, all, second = append(kept, s), append(all, b), append(second, fmt.Sprintf("n = %d", b.N))
 	}
-	if len(kept) == 0 {
-		return fmt.Errorf("%w: %s", ErrNoData, d.missing(summary.BreakdownFile+", nor causes in "+summary.CoflowsFile))
-	}
-	d.series = kept
 	unit := timesFor(longest)
 	names := make([]string, len(causes))
-	values := make([][]float64, len(kept))
+	values := make([][]float64, len(all))
 	for k, cause := range causes {
 		names[k] = string(cause)
-		for i := range kept {
+		for i := range all {
 			values[i] = append(values[i], unit.of(all[i].Of(cause)))
 		}
 	}
-	d.axes(fmt.Sprintf("Average coflow completion time (%s)", unit.name), "")
+	d.axes(fmt.Sprintf("%s (%s)", axis, unit.name), "")
 	d.stack(names, values)
 	d.rows(second)
+	return nil
+}
+
+// mostSlowest is the number of coflows in the figure of the slowest ones.
+const mostSlowest = 10
+
+// slowest draws the CCT of the slowest coflows of an arm, divided by cause.
+func slowest(d *drawing) error {
+	if err := d.chosenArm(); err != nil {
+		return err
+	}
+	s := d.series[0]
+	var coflows []*schema.Coflow
+	for i := range s.run.Coflows {
+		if c := &s.run.Coflows[i]; c.Arm == s.arm && !c.Failed && !c.Background {
+			coflows = append(coflows, c)
+		}
+	}
+	slices.SortStableFunc(coflows, func(a, b *schema.Coflow) int { return cmp.Compare(b.CCT, a.CCT) })
+	d.heading = s.named(len(coflows), "coflows")
+	d.series = nil
+	var all []figures.Breakdown
+	var labels []string
+	for _, c := range coflows[:min(len(coflows), mostSlowest)] {
+		if b := causesOf(s, c); b.N > 0 {
+			label := fmt.Sprintf("coflow %d", c.Coflow)
+			if s.run.Arm(s.arm).Repeats > 1 {
+				label += fmt.Sprintf(", repeat %d", c.Repeat)
+			}
+			d.series, all, labels = append(d.series, s), append(all, b), append(labels, label)
+		}
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("%w: %s", ErrNoData, d.missing(summary.BreakdownFile+", nor causes in "+summary.CoflowsFile))
+	}
+	if err := d.stackCauses("Completion time of the slowest coflows", breakdown.CoflowCauses(), all, labels); err != nil {
+		return err
+	}
+	d.oneLine(labels)
+	return nil
+}
+
+// oneLine labels the rows.
+func (d *drawing) oneLine(labels []string) {
+	ticks := plot.ConstantTicks{}
+	for i, label := range labels {
+		ticks = append(ticks, plot.Tick{Value: d.row(i), Label: label})
+	}
+	d.p.Y.Tick.Marker = ticks
+}
+
+// disks draws the bytes of blocks that each host stores under one arm, averaged over its repeats.
+func disks(d *drawing) error {
+	if err := d.chosenArm(); err != nil {
+		return err
+	}
+	s := d.series[0]
+	stored := map[string]float64{}
+	for _, l := range s.run.Links { // hosts that store nothing count too, if they are known
+		for host := range strings.SplitSeq(l.Link, ">") {
+			if _, _, ok := topo.ParseHostName(host); ok {
+				stored[host] = 0
+			}
+		}
+	}
+	repeats := float64(s.run.Arm(s.arm).Repeats)
+	n := 0
+	for _, b := range s.run.Blocks {
+		for _, h := range b.Hosts {
+			stored[h] += 0
+			if b.Arm == s.arm && !b.Failed {
+				stored[h] += float64(b.Size) / 1e6 / repeats
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		return fmt.Errorf("%w: no block was written", ErrNoData)
+	}
+	hosts := slices.SortedFunc(maps.Keys(stored), figures.CompareHosts)
+	var columns boxes
+	var used []float64
+	ticks := plot.ConstantTicks{}
+	for i, h := range hosts {
+		x := float64(i)
+		columns = append(columns, box{x - 0.4, x + 0.4, 0, stored[h], colour("write"), false, 0})
+		used = append(used, stored[h])
+		rack, _, ok := topo.ParseHostName(h)
+		if !ok {
+			continue
+		}
+		if k := slices.IndexFunc(hosts, func(o string) bool { r, _, ok := topo.ParseHostName(o); return ok && r == rack }); k == i {
+			ticks = append(ticks, plot.Tick{Value: x, Label: fmt.Sprintf("rack %d", rack)})
+			if i > 0 {
+				d.add(rule{vertical: true, at: x - 0.5})
+			}
+		}
+	}
+	d.grid(false, true)
+	d.add(columns)
+	d.add(rule{at: stat.Mean(used, nil)})
+	d.heading = fmt.Sprintf("%s, Cv %.3f", s.named(len(hosts), "hosts"), metrics.Cv(used))
+	d.axes("Host", "Stored in a repeat (MB)")
+	d.p.X.Tick.Marker = ticks
+	d.p.X.Min, d.p.X.Max, d.p.Y.Min, d.p.Y.Max = -0.5, float64(len(hosts))-0.5, 0, 1.03*slices.Max(used)
+	d.note("the line across is the mean")
 	return nil
 }
 
@@ -334,7 +469,20 @@ func arms(d *drawing, key string, unit summary.Unit) error {
 	if len(kept) == 0 {
 		return fmt.Errorf("%w: no %s in %s", ErrNoData, key, summary.SummaryFile)
 	}
-	name, per := unit.Name(), 1.0
+	name, per := axisOf(unit, most)
+	for _, v := range values {
+		v[0] *= per
+	}
+	d.series = kept
+	d.axes(key+name, "")
+	d.stack([]string{key}, values)
+	d.rows(second)
+	return nil
+}
+
+// axisOf returns the unit of an axis up to a value, in brackets, and how many of it one of a unit is.
+func axisOf(unit summary.Unit, most float64) (name string, per float64) {
+	name, per = unit.Name(), 1
 	switch unit {
 	case summary.Micros:
 		times := timesFor(time.Duration(most * float64(time.Microsecond)))
@@ -344,30 +492,23 @@ func arms(d *drawing, key string, unit summary.Unit) error {
 	case summary.Share, summary.Fine:
 		name, per = "%", 100
 	}
-	for _, v := range values {
-		v[0] *= per
-	}
 	if name != "" {
 		name = " (" + name + ")"
 	}
-	d.series = kept
-	d.axes(key+name, "")
-	d.stack([]string{key}, values)
-	d.rows(second)
-	return nil
+	return name, per
 }
 
 func repeats(d *drawing) error {
-	what, items := "coflow completion time", (*rundir.Run).CCTs
-	if !slices.ContainsFunc(d.series, func(s series) bool { return len(s.run.CCTs(s.arm)) > 0 }) {
-		what, items = "block write time", (*rundir.Run).WriteTimes
+	what, key := "coflow completion time", "cct"
+	if !slices.ContainsFunc(d.series, func(s series) bool { return len(s.run.Times(key, s.arm)) > 0 }) {
+		what, key = "block write time", "write_time"
 	}
 	var kept []series
 	var averages [][]time.Duration
 	longest := time.Duration(0)
 	for _, s := range d.series {
 		by := map[int][]metrics.Item{}
-		for _, x := range items(s.run, s.arm) {
+		for _, x := range s.run.Times(key, s.arm) {
 			by[x.Repeat] = append(by[x.Repeat], x)
 		}
 		var means []time.Duration

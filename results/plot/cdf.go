@@ -2,9 +2,9 @@ package plot
 
 import (
 	"fmt"
-	"image/color"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -37,27 +37,22 @@ func timesFor(longest time.Duration) times {
 
 func (t times) of(d time.Duration) float64 { return float64(d) / float64(t.unit) }
 
-func cctCDF(d *drawing) error {
-	return d.timeCDF(figures.CCT, "no coflow completed", (*rundir.Run).CCTs)
+// timeCDFs returns a figure for each kind of completion time: its distribution.
+func timeCDFs() (out []Figure) {
+	for _, kind := range metrics.Times() {
+		name := strings.TrimSuffix(kind.Key, "_time") + "-cdf"
+		title := strings.ToLower(kind.Title) + "s" + strings.TrimPrefix(kind.Heading(), kind.Title)
+		draw := func(d *drawing) error { return d.timeCDF(kind) }
+		out = append(out, Figure{name, "distribution of " + title + " of each arm", true, draw})
+	}
+	return out
 }
 
-func fctCDF(d *drawing) error {
-	return d.timeCDF(figures.FCT, "no flow completed", (*rundir.Run).FCTs)
-}
-
-func writeCDF(d *drawing) error {
-	return d.timeCDF(figures.WriteTime, "no block was written", (*rundir.Run).WriteTimes)
-}
-
-func jobCDF(d *drawing) error {
-	return d.timeCDF(figures.JobTime, "no job completed", (*rundir.Run).JobTimes)
-}
-
-func (d *drawing) timeCDF(kind figures.Kind, none string, items func(*rundir.Run, string) []metrics.Item) error {
+func (d *drawing) timeCDF(kind metrics.Time) error {
 	all := make([][]time.Duration, len(d.series))
 	longest := time.Duration(0)
 	for i, s := range d.series {
-		all[i] = figures.Times(items(s.run, s.arm))
+		all[i] = figures.Times(s.run.Times(kind.Key, s.arm))
 		if n := len(all[i]); n > 0 {
 			longest = max(longest, all[i][n-1])
 		}
@@ -69,8 +64,8 @@ func (d *drawing) timeCDF(kind figures.Kind, none string, items func(*rundir.Run
 			values[i] = append(values[i], unit.of(x))
 		}
 	}
-	d.axes(fmt.Sprintf("%s (%s)", kind.Title, unit.name), "Fraction of "+kind.Things)
-	return d.cdf(values, "", none)
+	d.axes(fmt.Sprintf("%s (%s)", kind.Title, unit.name), fmt.Sprintf("Fraction of %ss", kind.Noun))
+	return d.cdf(values, "", fmt.Sprintf("no %s completed", kind.Noun))
 }
 
 // mostSteps is the maximum number of steps of a distribution; more are not visible.
@@ -191,7 +186,7 @@ func pair(r *rundir.Run, base, arm string) []figures.Speedup {
 			sizes[figures.Place{Repeat: c.Repeat, ID: int(c.Coflow)}] = c.Size
 		}
 	}
-	return figures.Speedups(r.CCTs(base), r.CCTs(arm), sizes)
+	return figures.Speedups(r.Times("cct", base), r.Times("cct", arm), sizes)
 }
 
 func speedupCDF(d *drawing) error {
@@ -311,7 +306,7 @@ func (r rule) DataRange() (xmin, xmax, ymin, ymax float64) {
 // Plot draws the rule.
 func (r rule) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
-	sty := draw.LineStyle{Color: color.RGBA{120, 120, 120, 255}, Width: vg.Points(0.6)}
+	sty := draw.LineStyle{Color: colour("grey"), Width: vg.Points(0.6)}
 	if r.vertical {
 		c.StrokeLine2(sty, x(r.at), c.Min.Y, x(r.at), c.Max.Y)
 	} else {

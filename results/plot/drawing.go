@@ -174,10 +174,11 @@ func (d *drawing) write(w io.Writer, format string) error {
 	width, height := vg.Points(d.o.Width), vg.Points(d.o.Height)
 	var out vg.CanvasWriterTo
 	var canvas vg.CanvasSizer
+	var lengths []vg.Length
 	switch format {
 	case "svg":
 		c := vgsvg.New(width, height)
-		out, canvas = c, c
+		out, canvas = c, measured{c, &lengths}
 	case "pdf":
 		c := vgpdf.New(width, height)
 		out, canvas = c, western{c}
@@ -226,6 +227,11 @@ func (d *drawing) write(w io.Writer, format string) error {
 	}
 	if format == "svg" {
 		data = bytes.ReplaceAll(data, []byte(family+";"), []byte(family+",Arimo,Helvetica,Arial,sans-serif;"))
+		data = textTags.ReplaceAllFunc(data, func(tag []byte) []byte {
+			length := lengths[0].Points()
+			lengths = lengths[1:]
+			return fmt.Appendf(nil, `%s textLength="%.4g" lengthAdjust="spacingAndGlyphs"`, tag, length)
+		})
 	}
 	_, err := w.Write(data)
 	return err
@@ -333,6 +339,19 @@ func (d *drawing) drawLegend(dc draw.Canvas) vg.Length {
 	rows := (len(d.legend) + columns - 1) / columns
 	return step*vg.Length(rows) + vg.Points(2)
 }
+
+// measured notes the lengths of texts, so that a program that has other fonts draws them as long.
+type measured struct {
+	*vgsvg.Canvas
+	lengths *[]vg.Length
+}
+
+func (c measured) FillString(face font.Face, pt vg.Point, s string) {
+	*c.lengths = append(*c.lengths, face.Width(s))
+	c.Canvas.FillString(face, pt, s)
+}
+
+var textTags = regexp.MustCompile(`<text x="[^"]*" y="[^"]*"`)
 
 // western converts text to code page 1252, the encoding of the fonts embedded in a PDF.
 // Other characters become question marks.

@@ -58,7 +58,7 @@ func gainBySize(d *drawing) error {
 			key := jobSizeKey(class)
 			of[class] = gainOf(s, base, "job_time_by_tasks."+key, s.run.Arm(s.arm).JobSizes[key], func(arm string) []metrics.Item {
 				tasks := tasksOf(s.run, arm)
-				return slices.DeleteFunc(s.run.JobTimes(arm), func(x metrics.Item) bool {
+				return slices.DeleteFunc(s.run.Times("job_time", arm), func(x metrics.Item) bool {
 					n := tasks[place{x.Repeat, x.ID}]
 					return n == nil || jobs.SizeClass(*n) != class
 				})

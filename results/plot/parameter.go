@@ -15,7 +15,6 @@ import (
 
 	"testbed/results/metrics"
 	"testbed/results/rundir"
-	"testbed/results/summary"
 	"testbed/topo/units"
 )
 
@@ -142,15 +141,7 @@ func (p parameter) axis(d *drawing, y string) {
 }
 
 // kinds are the completion times of which the first that all runs have is drawn.
-var kinds = []struct {
-	items, key string
-	metric     func(*summary.Arm) *summary.Metric
-	of         func(*rundir.Run, string) []metrics.Item
-}{
-	{"job", "job_time", func(a *summary.Arm) *summary.Metric { return a.JobTime }, (*rundir.Run).JobTimes},
-	{"coflow", "cct", func(a *summary.Arm) *summary.Metric { return a.CCT }, (*rundir.Run).CCTs},
-	{"block write", "write_time", func(a *summary.Arm) *summary.Metric { return a.WriteTime }, (*rundir.Run).WriteTimes},
-}
+var kinds = []string{"job_time", "cct", "write_time"}
 
 // gainByParameter draws the speed-ups of all jobs, coflows or block writes over a parameter. Arms of the same name in runs
 // that differ in the parameter alone are a line.
@@ -164,14 +155,15 @@ func gainByParameter(d *drawing) error {
 	}
 	kind := kinds[0]
 	for _, k := range slices.Backward(kinds) {
-		if !slices.ContainsFunc(d.series, func(s series) bool { return k.metric(s.run.Arm(s.arm)) == nil }) {
+		if !slices.ContainsFunc(d.series, func(s series) bool { return *s.run.Arm(s.arm).Metric(k) == nil }) {
 			kind = k
 		}
 	}
+	time, _ := metrics.TimeOf(kind)
 	var kept []gain
 	var at []float64
 	var lines []string
-	err = d.relative(kind.items, func(s series, base string) (none string) {
+	err = d.relative(time.Noun, func(s series, base string) (none string) {
 		x, line, ok := over.of(d, s)
 		switch {
 		case !ok && over.name == "":
@@ -181,9 +173,9 @@ func gainByParameter(d *drawing) error {
 		case len(s.run.Arm(s.arm).Unmodelled) > 0:
 			return "the fluid model does not model " + strings.Join(s.run.Arm(s.arm).Unmodelled, " and ")
 		}
-		g := gainOf(s, base, kind.key, kind.metric(s.run.Arm(s.arm)), func(arm string) []metrics.Item { return kind.of(s.run, arm) })
+		g := gainOf(s, base, kind, *s.run.Arm(s.arm).Metric(kind), func(arm string) []metrics.Item { return s.run.Times(kind, arm) })
 		if g.n == 0 {
-			return fmt.Sprintf("no %s completed both in it and in %s", kind.items, safe(base))
+			return fmt.Sprintf("no %s completed both in it and in %s", time.Noun, safe(base))
 		}
 		kept, at, lines = append(kept, g), append(at, x), append(lines, line)
 		return ""
@@ -230,6 +222,6 @@ func gainByParameter(d *drawing) error {
 		}
 		d.legend = append(d.legend, entry{text, line})
 	}
-	over.axis(d, fmt.Sprintf("Speed-up of %ss relative to %s (×)", kind.items, d.baseline))
+	over.axis(d, fmt.Sprintf("Speed-up of %ss relative to %s (×)", time.Noun, d.baseline))
 	return nil
 }

@@ -18,9 +18,12 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/plot"
+
 	"testbed/results/rundir"
 	"testbed/results/summary"
 	"testbed/results/verdict"
+	"testbed/topo/palette"
 	"testbed/topo/words"
 	"testbed/workloads"
 )
@@ -39,23 +42,23 @@ type Figure struct {
 
 // Figures returns all figures in the order of the list.
 func Figures() []Figure {
-	return []Figure{
-		{"cct-cdf", "distribution of coflow completion times (CCT) of each arm", true, cctCDF},
-		{"fct-cdf", "distribution of flow completion times (FCT) of each arm", true, fctCDF},
-		{"write-cdf", "distribution of block write times of each arm", true, writeCDF},
-		{"job-cdf", "distribution of job completion times of each arm", true, jobCDF},
+	return append(timeCDFs(), []Figure{
 		{"speedup-cdf", "distribution of each coflow's speed-up relative to the same coflow in the baseline", true, speedupCDF},
 		{"speedup-by-size", "each coflow's speed-up relative to the baseline, by the coflow's size", true, speedupBySize},
 		{"slowdown-cdf", "distribution of CCT divided by the time that the coflow takes alone", true, slowdownCDF},
+		{"fct-slowdown", "slowdown of flows by size in each arm: FCT divided by that of the same flow alone on the idle fabric", true, fctSlowdown},
 		{"timeline", "coflows of one repeat from arrival to end, one bar each, by arm", false, timeline},
 		{"breakdown", "average CCT of each arm, divided by cause", false, timeByCause},
+		{"write-breakdown", "average block write time of each arm, divided by cause", false, writeTimeByCause},
+		{"slowest", "CCT of the slowest coflows of one arm, divided by cause", false, slowest},
+		{"disks", "bytes of blocks that each host stores in one arm, averaged over its repeats", false, disks},
 		{"job-parts", "average job time of each arm, divided into waiting, mapping, shuffling, computing and writing", false, jobParts},
 		{"locality", "maps of each arm by where the replica was that they read, by size of the job", false, locality},
 		{"gain-by-size", "paired speed-up of the jobs of tasks relative to the baseline, with 95 % intervals, by number of tasks", false, gainBySize},
 		{"gain-by-parameter", "paired speed-up of jobs, coflows or block writes relative to the baseline, with 95 % intervals, over a variable of a sweep or the number at the end of the arms' names, such as dolly-0.05", false, gainByParameter},
 		{"gantt", "attempts of tasks of one arm and repeat by host and slot over time, with their phases", false, gantt},
 		{"extra-slots", "slots in use by clones and backups of tasks over time, in one repeat of each arm", false, extraSlots},
-		{"shares", "slots in use by the jobs of each user over time, in one arm and repeat", false, shares},
+		{"shares", "slots in use by the jobs of each user over time, in one arm and repeat", false, userShares},
 		{"utilisation", "load of each link of one arm and repeat over time", false, utilisation},
 		{"racks", "load of the links of each rack to and from the spines over time, with saturation marked, in one arm and repeat", false, racks},
 		{"queue", "length of the queue ahead of a link over time in each arm (--link; default: that with the longest)", false, queues},
@@ -66,15 +69,16 @@ func Figures() []Figure {
 		{"fairness", "fairness of the delivery rates of flows over time in each arm: Jain's index", false, fairness},
 		{"progress", "progress of each flow of a coflow over time, in one arm", false, progress},
 		{"goodput", "goodput of each arm over time or, with --coflow, of that coflow's flows in one arm", false, goodput},
+		{"incast", "goodput of coflows with one receiver against the number of their senders, in each arm", true, incast},
 		{"cv-time", "imbalance of the links between switches over time: coefficient of variation (Cv) of their load", false, cvTime},
 		{"cv-cdf", "distribution of the imbalance (Cv) of the links that placement balances, per heartbeat interval", false, cvCDF},
 		{"repeats", "average CCT of each repeat (write time if there are no coflows), and their mean with its 95 % confidence interval", true, repeats},
 		{"bytes", "bytes that crossed racks in each arm, by class", false, bytesByClass},
-	}
+	}...)
 }
 
-// Find returns the figure with a name, or a bar for each arm of the figure of arms with that key (summary.Find). Its
-// error suggests the most similar name, or lists all.
+// Find returns the figure with a name, or a bar for each arm of the figure of arms with that key (summary.Find), or a
+// line over racks (summary.FindByRack). Its error suggests the most similar name, or lists all.
 func Find(name string) (Figure, error) {
 	all := Figures()
 	var names []string
@@ -86,6 +90,9 @@ func Find(name string) (Figure, error) {
 	}
 	if f := summary.Find(name); f != nil {
 		return Figure{name, f.Doc, false, func(d *drawing) error { return arms(d, name, f.Unit) }}, nil
+	}
+	if f := summary.FindByRack(name); f != nil {
+		return Figure{name, f.Doc, false, func(d *drawing) error { return overRacks(d, f) }}, nil
 	}
 	return Figure{}, fmt.Errorf("unknown figure %q (%s)", name, suggest(name, names))
 }
@@ -187,27 +194,65 @@ func (o *Options) check(f Figure, runs int) error {
 // The error is ErrNoData, with the reason, if the runs have no data for the figure. On any
 // error except one of w itself, nothing is written.
 func Draw(w io.Writer, runs []*rundir.Run, f Figure, format string, o Options) (notes []string, err error) {
-	fail := func(err error) ([]string, error) { return nil, fmt.Errorf("figure %s: %w", f.Name, err) }
-	if f.draw == nil {
-		return fail(errors.New("not one of Figures"))
+	d, err := drawn(runs, f, o)
+	if err == nil {
+		err = d.write(w, format)
 	}
-	if len(runs) == 0 {
-		return fail(errors.New("no run"))
+	if err != nil {
+		return nil, fmt.Errorf("figure %s: %w", f.Name, err)
+	}
+	return d.notes, nil
+}
+
+// Sizes of the figures of a page in points.
+const (
+	pageWidth = 345
+	pageFont  = 9
+)
+
+// OnPage draws a figure of a run, or of one arm, as an SVG inside a page: without a header, in the colours of the page's
+// style sheet (palette.CSS), and as high as its rows need. It returns "" if the run has no data for it.
+func OnPage(run *rundir.Run, figure, arm string) (svg string, notes []string, err error) {
+	f, err := Find(figure)
+	if err != nil {
+		return "", nil, err
+	}
+	o := Options{Width: pageWidth, FontSize: pageFont, Arm: arm, Height: MostSide} // figures leave out what has no room; as high as its rows below
+	d, err := drawn([]*rundir.Run{run}, f, o)
+	if errors.Is(err, ErrNoData) {
+		return "", nil, nil
+	}
+	var b strings.Builder
+	if err == nil {
+		d.o.Height = DefaultHeight
+		if ticks, ok := d.p.Y.Tick.Marker.(plot.ConstantTicks); ok {
+			d.o.Height = d.o.FontSize * (7 + 2.5*float64(len(ticks)) + 0.7*float64(len(d.legend)))
+		}
+		err = d.write(&b, "svg")
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("figure %s: %w", f.Name, err)
+	}
+	_, body, _ := strings.Cut(b.String(), "<svg")
+	return palette.Themed("<svg" + body), d.notes, nil
+}
+
+// drawn returns the figure before it is encoded.
+func drawn(runs []*rundir.Run, f Figure, o Options) (*drawing, error) {
+	switch {
+	case f.draw == nil:
+		return nil, errors.New("not one of Figures")
+	case len(runs) == 0:
+		return nil, errors.New("no run")
 	}
 	if err := o.check(f, len(runs)); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	d := newDrawing(f, runs, o)
 	if err := d.choose(); err != nil {
-		return fail(err)
+		return nil, err
 	}
-	if err := f.draw(d); err != nil {
-		return fail(err)
-	}
-	if err := d.write(w, format); err != nil {
-		return fail(err)
-	}
-	return d.notes, nil
+	return d, f.draw(d)
 }
 
 // series is one arm of one run.

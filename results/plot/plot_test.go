@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
 	"pgregory.net/rapid"
 
 	"testbed/results/breakdown"
@@ -77,6 +78,21 @@ func full(t *testing.T) *rundir.Run {
 	r, err := rundir.Open(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, arm := range r.Arms() {
+		for i := range 10 {
+			at := time.Duration(i) * time.Second
+			r.Requests = append(r.Requests, schema.Request{Key: schema.Key{Arm: arm}, End: at + time.Second, RequestTime: at})
+		}
+	}
+	for i := range r.Flows {
+		x := 1 + float64(i%7)
+		r.Flows[i].Size, r.Flows[i].Slowdown, r.Flows[i].Dst = units.Bytes(1000+i%5*100_000), &x, "h1-00"
+	}
+	for i := range r.Blocks {
+		b := &r.Blocks[i]
+		part := b.WriteTime / 4
+		b.Held, b.Network, b.Disk, b.Host = &part, &part, &part, &part
 	}
 	for i := range r.Coflows {
 		x := 1 + float64(i%7)
@@ -143,15 +159,21 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"cct-cdf":           {"Coflow completion time (s)", "Fraction of coflows", "fair+hdfs, n = 24", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)", "0.5", "1.0"},
 		"fct-cdf":           {"Flow completion time (s)", "Fraction of flows", "fair+hdfs, n = 48"},
 		"write-cdf":         {"Block write time (s)", "Fraction of blocks", "sebf+sinbad, n = 10 (degraded)"},
+		"request-cdf":       {"Write request time (s)", "Fraction of write requests", "fair+hdfs, n = 10"},
 		"speedup-cdf":       {"Speed-up of a coflow relative to fair+hdfs (×)", "sebf+hdfs, n = 24", "sebf+sinbad, n = 24 (degraded)"},
 		"speedup-by-size":   {"Coflow size (MB)", "Speed-up relative to fair+hdfs (×)", "sebf+hdfs, n = 24"},
 		"slowdown-cdf":      {"Slowdown: CCT / time of the coflow alone (×)", "fair+hdfs, n = 24"},
+		"fct-slowdown":      {"FCT slowdown (×)", "Flow size", "up to 10KB", "fair+hdfs, n = 48 flows", "sebf+sinbad, n = 48 flows (degraded)"},
 		"timeline":          {"Time since the first arrival (s), repeat 0", "sebf+sinbad", "n = 12, degraded", "n = 12"},
 		"breakdown":         {"Average coflow completion time (s)", "held", "serialisation", "queueing", "host", "n = 24", "n = 24, degraded"},
+		"write-breakdown":   {"Average block write time (s)", "network", "disk", "host", "n = 10", "n = 10, degraded"},
+		"slowest":           {"Completion time of the slowest coflows (s)", "fair+hdfs, n = 24 coflows", "coflow 5, repeat 0", "held", "queueing"},
+		"disks":             {"Stored in a repeat (MB)", "Host", "rack 0"},
 		"utilisation":       {"Load of links, fair+hdfs, repeat 0, n = 4 links", "leaf0>spine0", "100 %", "Time since the first arrival (s)"},
 		"racks":             {"fair+hdfs, n = 1 racks, repeat 0", "Load of a rack's links (%)", "rack 0, saturated 0 %", "Time since the first arrival (s)"},
 		"progress":          {"fair+hdfs, repeat 0, coflow 5: n = 2 flows, 6.51 MB", "Time since the coflow arrived (s)", "Received (% of the flow)", "each flow", "coflow in all", "last to end: flow 11", "100"},
-		"goodput":           {"Goodput (Mbps)", "Time since the first arrival (s), repeat 0", "fair+hdfs, n = 34 transfers", "sebf+sinbad, n = 34 transfers (degraded)"},
+		"goodput":           {"Goodput (Mbps)", "Time since the first arrival (s), repeat 0", "fair+hdfs, n = 1 receivers", "sebf+sinbad, n = 1 receivers (degraded)"},
+		"incast":            {"Senders", "Goodput (Mbps)", "fair+hdfs, n = 24 coflows", "sebf+sinbad, n = 24 coflows (degraded)"},
 		"cv-time":           {"Cv of link loads", "fair+hdfs, n = 2 links", "sebf+sinbad, n = 2 links (degraded)"},
 		"cv-cdf":            {"Cv of the bottleneck links' load", "Fraction of intervals", "fair+hdfs, n = 5 intervals", "sebf+sinbad, n = 5 intervals (degraded)", "2.0", "1.0"},
 		"repeats":           {"Average coflow completion time of a repeat (s)", "n = 2 repeats", "n = 2 repeats, degraded"},
@@ -183,8 +205,61 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 			}
 		}
 	}
-	if n := len(Figures()); n != 30 {
-		t.Errorf("%d figures, 30 are tested", n)
+	if n := len(Figures()); n != 36 {
+		t.Errorf("%d figures, 36 are tested", n)
+	}
+}
+
+// Figures of a page have the colours of its style sheet, and a run without their data has none.
+func TestFiguresOfAPage(t *testing.T) {
+	all, tasks := full(t), withTasks(t)
+	css := palette.CSS()
+	for _, f := range Figures() {
+		r := all
+		if slices.Contains(ofTasks, f.Name) {
+			r = tasks
+		}
+		svg, _, err := OnPage(r, f.Name, r.Arms()[0])
+		if err != nil || len(texts(t, svg)) < 3 || !strings.HasPrefix(svg, "<svg") {
+			t.Errorf("%s: %v, %.80s", f.Name, err, svg)
+		}
+		if i := strings.Index(svg, ":#000000"); i >= 0 || strings.Contains(svg, ":#FFFFFF") {
+			t.Errorf("%s has black or white whatever the theme", f.Name)
+		}
+		for _, m := range regexp.MustCompile(`var\((--\w+)\)`).FindAllStringSubmatch(svg, -1) {
+			if !strings.Contains(css, m[1]+":") {
+				t.Errorf("%s has a colour %s, which the style sheet has not", f.Name, m[1])
+			}
+		}
+	}
+	if svg, notes, err := OnPage(all, "job-parts", ""); svg != "" || notes != nil || err != nil {
+		t.Errorf("no jobs of tasks: %.80q, %q, %v", svg, notes, err)
+	}
+	if _, _, err := OnPage(all, "none", ""); err == nil {
+		t.Error("no error for an unknown figure")
+	}
+}
+
+// The bytes of hosts add up to those of blocks and their replicas, and hosts without blocks count in the Cv.
+func TestDisksHoldAllBlocks(t *testing.T) {
+	r := made(t, rundirtest.Default())
+	want := 0.0
+	for _, b := range r.Blocks {
+		if b.Arm == "sebf+hdfs" {
+			want += float64(b.Size) * float64(len(b.Hosts)) / 1e6 / 2
+		}
+	}
+	columns := slices.Concat(partsOf[boxes](t, "disks", r, Options{Arm: "sebf+hdfs"})...)
+	got := 0.0
+	for _, x := range columns {
+		got += x.y1
+	}
+	if math.Abs(got-want) > 1e-9 || want == 0 {
+		t.Errorf("columns of %v MB, want %v", got, want)
+	}
+	r.Links = append(r.Links, schema.Load{Link: "h7-00>leaf7"})
+	if n := len(slices.Concat(partsOf[boxes](t, "disks", r, Options{Arm: "sebf+hdfs"})...)); n != len(columns)+1 {
+		t.Errorf("%d columns with another host, want %d", n, len(columns)+1)
 	}
 }
 
@@ -389,13 +464,13 @@ func TestBreakdownAddsUp(t *testing.T) {
 		}
 	}
 	for _, arm := range r.Arms() {
-		b := causesOf(series{run: r, arm: arm})
+		b := causesOf(series{run: r, arm: arm}, nil)
 		n, total := b.N, time.Duration(0)
 		for _, t := range b.Sum {
 			total += t
 		}
 		want := time.Duration(0)
-		for _, x := range r.CCTs(arm) {
+		for _, x := range r.Times("cct", arm) {
 			if x.Repeat == 1 {
 				want += x.Time
 			}
@@ -407,7 +482,7 @@ func TestBreakdownAddsUp(t *testing.T) {
 	// Causes in the table of coflows take precedence.
 	held := 3 * time.Second
 	r.Coflows[0].Held = &held
-	if b := causesOf(series{run: r, arm: "fair+hdfs"}); b.N != 1 || len(b.Sum) != 1 || b.Sum[breakdown.Held] != held {
+	if b := causesOf(series{run: r, arm: "fair+hdfs"}, nil); b.N != 1 || len(b.Sum) != 1 || b.Sum[breakdown.Held] != held {
 		t.Errorf("causes %v of %d", b.Sum, b.N)
 	}
 }
@@ -552,7 +627,7 @@ func TestCountsAreThoseOfTheSummary(t *testing.T) {
 	svg, _ := drawSVG(t, "fct-cdf", Options{}, r)
 	for _, a := range r.Summary.Arms {
 		want := fmt.Sprintf("%s, n = %d", a.Name, a.FCT.N)
-		if !slices.ContainsFunc(texts(t, svg), func(s string) bool { return strings.HasPrefix(s, want) }) || metrics.Summarize(r.FCTs(a.Name)).N != a.FCT.N {
+		if !slices.ContainsFunc(texts(t, svg), func(s string) bool { return strings.HasPrefix(s, want) }) || metrics.Summarize(r.Times("fct", a.Name)).N != a.FCT.N {
 			t.Errorf("no %q", want)
 		}
 	}
@@ -625,6 +700,35 @@ func TestFigureOfArms(t *testing.T) {
 		}
 	}
 	wantErr(t, "tasks.shuffle.saturated_mean", Options{}, ErrNoData, "no tasks.shuffle.saturated_mean", withTasks(t))
+}
+
+// A figure by rack is drawn by its key, a line for each arm that has it.
+func TestFigureByRack(t *testing.T) {
+	const key = "losses.resent_bytes_by_rack"
+	r := made(t, rundirtest.Default())
+	r.Summary.Arms[0].Losses = &summary.Losses{ByRack: []float64{2e6, 0, 1e6}}
+	f, err := Find(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDrawing(f, []*rundir.Run{r}, Options{})
+	if err := errors.Join(d.choose(), f.draw(d)); err != nil {
+		t.Fatal(err)
+	}
+	var points plotter.XYs
+	for _, p := range d.drawn {
+		if line, ok := p.(*plotter.Line); ok {
+			points = append(points, line.XYs...)
+		}
+	}
+	if want := (plotter.XYs{{X: 0, Y: 2}, {X: 1, Y: 0}, {X: 2, Y: 1}}); !slices.Equal(points, want) {
+		t.Errorf("points %v, want %v", points, want)
+	}
+	svg, notes := drawSVG(t, key, Options{}, r)
+	if !strings.Contains(svg, key+" (MB)") || len(notes) != len(r.Summary.Arms)-1 {
+		t.Errorf("notes %q of\n%s", notes, svg)
+	}
+	wantErr(t, key, Options{}, ErrNoData, "no "+key, withTasks(t))
 }
 
 // The parts of stacks and charts have a colour of their own, and no two of one chart share it.

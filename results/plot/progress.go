@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"image/color"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"gonum.org/v1/plot"
@@ -108,8 +110,16 @@ func (d *drawing) coflowOf() (schema.Coflow, []*metrics.Progress, error) {
 	return *chosen, flows, nil
 }
 
-// oneArm keeps only the series of the selected arm, or the first.
+// oneArm keeps only the series of the selected arm, or the first, which must have the selected repeat.
 func (d *drawing) oneArm() error {
+	if err := d.chosenArm(); err != nil {
+		return err
+	}
+	return d.repeatOf()
+}
+
+// chosenArm keeps only the series of the selected arm, or the first.
+func (d *drawing) chosenArm() error {
 	if len(d.runs) > 1 {
 		return fmt.Errorf("%w: the figure shows one arm of one run, but there are %d runs", ErrNoData, len(d.runs))
 	}
@@ -120,7 +130,7 @@ func (d *drawing) oneArm() error {
 		}
 	}
 	d.series = d.series[:1]
-	return d.repeatOf()
+	return nil
 }
 
 var (
@@ -219,7 +229,7 @@ func rates(high float64) (name string, unit float64) {
 	return "Kbps", 1e3
 }
 
-// goodput draws the goodput of all transfers of each arm or, for one coflow, the stacked
+// goodput draws the goodput of all receivers of each arm or, for one coflow, the stacked
 // goodput of its flows.
 func goodput(d *drawing) error {
 	if d.o.Coflow != nil {
@@ -228,36 +238,50 @@ func goodput(d *drawing) error {
 	if err := d.repeatOf(); err != nil {
 		return err
 	}
-	all := make([][]*metrics.Progress, len(d.series))
-	end, had := time.Duration(0), false
+	all := make([][]schema.Load, len(d.series))
+	end, step, had := time.Duration(0), time.Duration(1), false
 	for i, s := range d.series {
-		had = had || len(s.run.Progress) > 0
-		all[i] = transfersOf(s, d.o.Repeat, func(*schema.Moment) bool { return true })
-		for _, t := range all[i] {
-			end = max(end, figures.End(t))
+		for _, l := range s.run.Links {
+			if l.Arm != s.arm || l.Repeat != d.o.Repeat || l.Payload == nil || l.From < 0 {
+				continue
+			}
+			had, all[i] = true, append(all[i], l)
+			if *l.Payload > 0 {
+				end = max(end, l.From+l.Interval)
+			}
+			step = max(step, l.Interval)
 		}
 	}
 	if !had {
-		return fmt.Errorf("%w: %s", ErrNoData, d.missing(summary.ProgressFile))
+		return fmt.Errorf("%w: %s", ErrNoData, d.missing("column payload_bytes in "+summary.LinksFile))
 	}
-	bin := figures.RoundBin(end, mostMoments)
+	bin := figures.BinOf(end, step, mostMoments)
 	curves := make([][]float64, len(all))
 	high := 0.0
 	for i, list := range all {
-		curves[i] = figures.Goodput(list, bin)
-		high = max(high, slices.Max(curves[i]))
+		curves[i] = make([]float64, int((end+bin-1)/bin))
+		for _, l := range list {
+			if *l.Payload > 0 {
+				curves[i][l.From/bin] += float64(*l.Payload) * 8 / bin.Seconds()
+			}
+		}
+		high = max(high, slices.Max(append(curves[i], 0)))
 	}
 	unit := timesFor(end)
 	name, scale := rates(high)
 	d.grid(true, true)
 	for i, s := range d.series {
-		if len(all[i]) == 0 {
+		if slices.Max(append(curves[i], 0)) == 0 {
 			d.note("%s: nothing was received in repeat %d", s.label, d.o.Repeat)
 			continue
 		}
 		var points plotter.XYs
+		hosts := map[string]bool{}
 		for k, v := range curves[i] {
 			points = append(points, plotter.XY{X: unit.of(bin*time.Duration(k) + bin/2), Y: v / scale})
+		}
+		for _, l := range all[i] {
+			hosts[l.Link] = hosts[l.Link] || *l.Payload > 0
 		}
 		line, err := plotter.NewLine(points)
 		if err != nil {
@@ -265,15 +289,33 @@ func goodput(d *drawing) error {
 		}
 		line.LineStyle = s.line()
 		d.add(line)
-		d.legend = append(d.legend, entry{s.named(len(all[i]), "transfers"), line})
+		maps.DeleteFunc(hosts, func(_ string, received bool) bool { return !received })
+		d.legend = append(d.legend, entry{s.named(len(hosts), "receivers"), line})
 	}
 	if len(d.legend) == 0 {
 		return fmt.Errorf("%w: nothing was received in repeat %d", ErrNoData, d.o.Repeat)
 	}
-	d.note("each point covers %v; payload of flows and of each hop of blocks, counted once received without a gap", bin)
+	d.note("each point covers %v; payload of flows and of each hop of blocks at the interfaces of receivers, each byte once", bin)
 	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.o.Repeat), fmt.Sprintf("Goodput (%s)", name))
 	d.p.X.Min, d.p.Y.Min = 0, 0
 	return nil
+}
+
+// receivers returns the link to the receiver of each flow of a coflow, and its rate, as far as they are known.
+func (s series) receivers(repeat int, c workloads.CoflowID) (link map[uint32]string, rate map[string]units.Rate) {
+	link, rate = map[uint32]string{}, map[string]units.Rate{}
+	for _, l := range s.run.Links {
+		if l.Arm == s.arm && l.Repeat == repeat {
+			_, to, _ := strings.Cut(l.Link, ">")
+			rate[to] = l.Rate
+		}
+	}
+	for _, f := range s.run.Flows {
+		if f.Arm == s.arm && f.Repeat == repeat && f.Coflow == c && rate[f.Dst] > 0 {
+			link[uint32(f.Flow)] = f.Dst
+		}
+	}
+	return link, rate
 }
 
 // coflowGoodput draws the stacked goodput of the flows of a coflow.
@@ -286,6 +328,19 @@ func (d *drawing) coflowGoodput() error {
 	bins := int(c.CCT/bin) + 1
 	slices.SortStableFunc(flows, func(a, b *metrics.Progress) int { return cmp.Compare(figures.End(b), figures.End(a)) })
 	layers := min(len(flows), mostLayers)
+	link, rate := d.series[0].receivers(d.o.Repeat, c.Coflow)
+	byLink := map[string][][]float64{}
+	each := make([][]float64, len(flows))
+	for i, f := range flows {
+		each[i] = make([]float64, bins)
+		metrics.Goodput(each[i], bin, f.Moments)
+		if to, ok := link[f.Member]; ok {
+			byLink[to] = append(byLink[to], each[i])
+		}
+	}
+	for to, rows := range byLink {
+		metrics.Within(rows, float64(rate[to].BytesIn(bin)))
+	}
 	var stacked [][]float64
 	var names []string
 	for i := range flows {
@@ -294,7 +349,9 @@ func (d *drawing) coflowGoodput() error {
 		} else if i == layers {
 			stacked, names = append(stacked, make([]float64, bins)), append(names, fmt.Sprintf("others, n = %d", len(flows)-layers))
 		}
-		metrics.Goodput(stacked[len(stacked)-1], bin, flows[i].Moments)
+		for k, bytes := range each[i] {
+			stacked[len(stacked)-1][k] += bytes
+		}
 	}
 	sum := make([]float64, bins)
 	high := 0.0
@@ -325,7 +382,7 @@ func (d *drawing) coflowGoodput() error {
 	d.p.X.Min, d.p.Y.Min = 0, 0
 	d.p.X.Max, d.p.Y.Max = unit.of(bin)*float64(bins), high/scale*1.04
 	d.p.X.Padding, d.p.Y.Padding = 0, 0
-	d.note("each step covers %v; payload counted once received without a gap, interpolated linearly between up to %d points of each flow", bin, longestOf(flows))
+	d.note("each step covers %v; payload interpolated linearly between up to %d points of each flow, at most at the rate of the receiver's link", bin, longestOf(flows))
 	return nil
 }
 

@@ -39,7 +39,7 @@ func TestCoflowIsChosen(t *testing.T) {
 	// A run with a report of an older version has no such file.
 	r.Progress = nil
 	wantErr(t, "progress", Options{}, ErrNoData, "there is no progress.csv (testbed report ", r)
-	wantErr(t, "goodput", Options{}, ErrNoData, "there is no progress.csv (testbed report ", r)
+	wantErr(t, "goodput", Options{Coflow: &three}, ErrNoData, "there is no progress.csv (testbed report ", r)
 }
 
 // For a wide coflow, a stack distinguishes the last flows to end from the others.

@@ -3,7 +3,6 @@ package plot
 import (
 	"cmp"
 	"fmt"
-	"image/color"
 	"slices"
 	"time"
 
@@ -102,7 +101,7 @@ func racks(d *drawing) error {
 	if err != nil {
 		return err
 	}
-	bound.LineStyle = draw.LineStyle{Color: color.Gray{110}, Width: vg.Points(0.6), Dashes: []vg.Length{vg.Points(1), vg.Points(2)}}
+	bound.LineStyle = draw.LineStyle{Color: colour("grey"), Width: vg.Points(0.6), Dashes: []vg.Length{vg.Points(1), vg.Points(2)}}
 	d.add(bound)
 	// A bar for each rack, above the lines.
 	var bars boxes

@@ -195,8 +195,8 @@ func (underlines) Thumbnail(c *draw.Canvas) {
 	c.StrokeLine2(draw.LineStyle{Color: color.Black, Width: vg.Points(1)}, c.Min.X, c.Min.Y, c.Max.X, c.Min.Y)
 }
 
-// shares draws the slots that the jobs of each user have over time, in one arm and repeat.
-func shares(d *drawing) error {
+// userShares draws the slots that the jobs of each user have over time, in one arm and repeat.
+func userShares(d *drawing) error {
 	if err := d.oneArm(); err != nil {
 		return err
 	}
@@ -378,12 +378,8 @@ func locality(d *drawing) error {
 	d.stack([]string{flows.NodeLocal, flows.RackLocal, flows.OffRack}, values)
 	d.p.X.Max = 100
 	d.rows(labels)
-	if room { // one line each
-		ticks := plot.ConstantTicks{}
-		for i, label := range labels {
-			ticks = append(ticks, plot.Tick{Value: d.row(i), Label: label})
-		}
-		d.p.Y.Tick.Marker = ticks
+	if room {
+		d.oneLine(labels)
 	}
 	return nil
 }

@@ -43,6 +43,11 @@ func rows[T any](r *Report, list func(rep summary.Repeat, k schema.Key, add func
 	}
 }
 
+// csvOf returns a function that writes rows as a CSV file.
+func csvOf[T any](rows iter.Seq[*T]) func(io.Writer) error {
+	return func(w io.Writer) error { return schema.Write(w, rows) }
+}
+
 // predictions returns the fluid model's times by ID.
 func predictions(rep summary.Repeat, items func(int, flows.Records) []metrics.Item) map[int]*time.Duration {
 	out := map[int]*time.Duration{}
@@ -54,9 +59,9 @@ func predictions(rep summary.Repeat, items func(int, flows.Records) []metrics.It
 	return out
 }
 
-// FlowsCSV writes every flow, as schema.Flow.
-func (r *Report) FlowsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Flow)) {
+// flows returns every flow, as schema.Flow.
+func (r *Report) flows() iter.Seq[*schema.Flow] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Flow)) {
 		fluid := predictions(rep, metrics.FCTs)
 		for i := range rep.Records.Flows {
 			f := &rep.Records.Flows[i]
@@ -69,6 +74,10 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 					row.RTTMin, row.RTTMedian = &f.RTTMin, &f.RTTMedian
 				}
 			}
+			if i < len(rep.Ideals) && rep.Ideals[i] > 0 {
+				slowdown := metrics.Round6(float64(f.FCT()) / float64(rep.Ideals[i]))
+				row.Ideal, row.Slowdown = &rep.Ideals[i], &slowdown
+			}
 			if t := f.Task; t != nil {
 				row.Job, row.Stage, row.Task, row.Attempt, row.Outputs = &t.Job, &t.Stage, &t.Task, &t.Attempt, &t.Outputs
 				if t.Outputs > 0 {
@@ -77,12 +86,12 @@ func (r *Report) FlowsCSV(w io.Writer) error {
 			}
 			add(row)
 		}
-	}))
+	})
 }
 
-// CoflowsCSV writes every coflow, as schema.Coflow.
-func (r *Report) CoflowsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Coflow)) {
+// coflows returns every coflow, as schema.Coflow.
+func (r *Report) coflows() iter.Seq[*schema.Coflow] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Coflow)) {
 		fluid, times := predictions(rep, metrics.CCTs), map[workloads.CoflowID]breakdown.Coflow{}
 		shuffles := metrics.ShufflesOf(&rep.Records)
 		if rep.Timing != nil {
@@ -109,7 +118,7 @@ func (r *Report) CoflowsCSV(w io.Writer) error {
 			}
 			add(row)
 		}
-	}))
+	})
 }
 
 // parts returns a function that returns the sum of the shares of a cause.
@@ -125,9 +134,9 @@ func rounded(x float64) *float64 {
 	return &x
 }
 
-// BlocksCSV writes every block, as schema.Block.
-func (r *Report) BlocksCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Block)) {
+// blocks returns every block, as schema.Block.
+func (r *Report) blocks() iter.Seq[*schema.Block] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Block)) {
 		fluid, times := predictions(rep, metrics.WriteTimes), map[workloads.BlockID][]breakdown.Share{}
 		if rep.Timing != nil {
 			for _, b := range rep.Timing.Blocks {
@@ -144,18 +153,18 @@ func (r *Report) BlocksCSV(w io.Writer) error {
 			}
 			add(row)
 		}
-	}))
+	})
 }
 
-// RequestsCSV writes every write request, as schema.Request.
-func (r *Report) RequestsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Request)) {
+// requests returns every write request, as schema.Request.
+func (r *Report) requests() iter.Seq[*schema.Request] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Request)) {
 		fluid := predictions(rep, metrics.RequestTimes)
 		for _, x := range rep.Records.Writes {
 			add(schema.Request{Key: k, Writer: x.Writer, Job: known(x.Job), Client: x.Client, Blocks: x.Blocks, Size: x.Size,
 				Requested: x.Requested, End: x.End, RequestTime: x.RequestTime(), FluidRequestTime: fluid[int(x.Writer)]})
 		}
-	}))
+	})
 }
 
 // known returns a number from 1, nil for 0.
@@ -166,9 +175,9 @@ func known[N ~int](n N) *N {
 	return &n
 }
 
-// JobsCSV writes every job, as schema.Job.
-func (r *Report) JobsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Job)) {
+// jobs returns every job, as schema.Job.
+func (r *Report) jobs() iter.Seq[*schema.Job] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Job)) {
 		fluid, attempts := predictions(rep, metrics.JobTimes), map[workloads.JobID][]flows.AttemptRecord{}
 		for _, of := range metrics.ByJob(rep.Records.Attempts) {
 			attempts[of[0].Job] = of
@@ -200,12 +209,12 @@ func (r *Report) JobsCSV(w io.Writer) error {
 			}
 			add(row)
 		}
-	}))
+	})
 }
 
-// AttemptsCSV writes every attempt of a task, as schema.Attempt.
-func (r *Report) AttemptsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Attempt)) {
+// attempts returns every attempt of a task, as schema.Attempt.
+func (r *Report) attempts() iter.Seq[*schema.Attempt] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Attempt)) {
 		reached := func(t *time.Duration, ok bool) *time.Duration {
 			if !ok {
 				return nil
@@ -219,24 +228,24 @@ func (r *Report) AttemptsCSV(w io.Writer) error {
 				Compute: reached(&a.Compute, a.Compute > 0 || a.Locality != ""), Computed: reached(&a.Computed, a.Computed > 0),
 				End: a.End, Time: a.End - a.Start, Outcome: a.Outcome, Why: a.Why})
 		}
-	}))
+	})
 }
 
-// BalanceCSV writes every sample of balance, as schema.Balance.
-func (r *Report) BalanceCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Balance)) {
+// balance returns every sample of balance, as schema.Balance.
+func (r *Report) balance() iter.Seq[*schema.Balance] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Balance)) {
 		if rep.Placement == nil || rep.Placement.Balance == nil {
 			return
 		}
 		for _, s := range rep.Placement.Balance.Samples {
 			add(schema.Balance{Key: k, From: s.From, Interval: rep.Placement.Balance.Interval, Cv: metrics.Round6(s.Cv)})
 		}
-	}))
+	})
 }
 
-// BreakdownCSV writes every share of every coflow, as schema.Share.
-func (r *Report) BreakdownCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Share)) {
+// breakdown returns every share of every coflow, as schema.Share.
+func (r *Report) breakdown() iter.Seq[*schema.Share] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Share)) {
 		if rep.Timing == nil {
 			return
 		}
@@ -245,12 +254,12 @@ func (r *Report) BreakdownCSV(w io.Writer) error {
 				add(schema.Share{Key: k, Coflow: c.Coflow, Cause: s.Cause, Link: s.Link, Time: s.Time})
 			}
 		}
-	}))
+	})
 }
 
-// LinksCSV writes the loads of all links, as schema.Load.
-func (r *Report) LinksCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Load)) {
+// links returns the loads of all links, as schema.Load.
+func (r *Report) links() iter.Seq[*schema.Load] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Load)) {
 		links, _ := figures.InIntervals(rep.Links, r.in.linkInterval())
 		for _, l := range links {
 			use := metrics.Utilisation(l)
@@ -259,26 +268,30 @@ func (r *Report) LinksCSV(w io.Writer) error {
 				if i < len(l.Queue) {
 					queue = l.Queue[i]
 				}
-				add(schema.Load{Key: k, Link: l.Name, Rate: l.Rate, From: time.Duration(i) * l.Interval, Interval: l.Interval,
-					Bytes: b, Utilisation: metrics.Round6(use[i]), Queue: &queue})
+				row := schema.Load{Key: k, Link: l.Name, Rate: l.Rate, From: time.Duration(i) * l.Interval, Interval: l.Interval,
+					Bytes: b, Utilisation: metrics.Round6(use[i]), Queue: &queue}
+				if i < len(l.Payload) {
+					row.Payload = &l.Payload[i]
+				}
+				add(row)
 			}
 		}
-	}))
+	})
 }
 
-// DropsCSV writes the number of packets that the queue ahead of each link dropped, as
+// drops returns the number of packets that the queue ahead of each link dropped, as
 // schema.Drop.
-func (r *Report) DropsCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Drop)) {
+func (r *Report) drops() iter.Seq[*schema.Drop] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Drop)) {
 		for _, l := range rep.Links {
 			add(schema.Drop{Key: k, Link: l.Name, Rate: l.Rate, Dropped: l.Drops, Source: dropsOf(l.Counted)})
 		}
-	}))
+	})
 }
 
-// ProgressCSV writes the received bytes of each transfer over time, as schema.Moment.
-func (r *Report) ProgressCSV(w io.Writer) error {
-	return schema.Write(w, rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Moment)) {
+// progress returns the received bytes of each transfer over time, as schema.Moment.
+func (r *Report) progress() iter.Seq[*schema.Moment] {
+	return rows(r, func(rep summary.Repeat, k schema.Key, add func(schema.Moment)) {
 		for _, p := range rep.Progress {
 			row := schema.Moment{Key: k, Kind: p.Kind.String(), Size: p.Size}
 			if p.Kind == wire.KindBlock {
@@ -297,5 +310,5 @@ func (r *Report) ProgressCSV(w io.Writer) error {
 				add(row)
 			}
 		}
-	}))
+	})
 }

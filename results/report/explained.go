@@ -101,18 +101,17 @@ func Compare(r summary.Repeat) (out []Compared) {
 	arm := Arm{Repeats: []summary.Repeat{r}}
 	in := Input{Arms: []Arm{arm}}
 	for _, m := range allMetrics() {
-		what, ok := map[string]string{"cct": "CCT", "write_time": "block write time", "job_time": "job time"}[m.key]
-		if !ok {
-			continue
+		if m.Key == "fct" || m.Key == "request_time" {
+			continue // they follow those of coflows and blocks
 		}
 		if f := in.metric(0, m, 0); f != nil && f.Fluid != nil {
-			c := Compared{What: what, FluidPrediction: *f.Fluid}
+			c := Compared{What: m.Short(), FluidPrediction: *f.Fluid}
 			switch {
 			case r.Timing == nil:
-			case m.key == "cct":
+			case m.Key == "cct":
 				c.Explained = explained(arm.Repeats, ofCoflows)
 				c.Cause = slower(r.Timing.CoflowTotal, breakdown.Sum(r.Timing.CoflowTotal))
-			case m.key == "write_time":
+			case m.Key == "write_time":
 				c.Explained = explained(arm.Repeats, ofBlocks)
 			}
 			out = append(out, c)

@@ -36,7 +36,7 @@ func (r *Report) headlines(do func(row []string) error) error {
 			if f == nil && (!a.Void() || !r.measured(m)) {
 				continue // nothing was measured
 			}
-			if err := do(append([]string{a.Name, m.key, level, strconv.Itoa(a.Repeats)}, f.Cells()...)); err != nil {
+			if err := do(append([]string{a.Name, m.Key, level, strconv.Itoa(a.Repeats)}, f.Cells()...)); err != nil {
 				return err
 			}
 		}

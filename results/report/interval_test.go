@@ -131,7 +131,7 @@ func TestRepeatsArePairedByNumber(t *testing.T) {
 		t.Errorf("a and c have no repeat in common, but %+v", p)
 	}
 	var csv bytes.Buffer
-	if err := r.CoflowsCSV(&csv); err != nil {
+	if err := csvOf(r.coflows())(&csv); err != nil {
 		t.Fatal(err)
 	}
 	if rows := csv.String(); strings.Count(rows, "\nb,2,") != 10 || strings.Count(rows, "\nc,1,") != 10 || strings.Contains(rows, "\na,1,") {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testbed/results/metrics"
 )
@@ -18,10 +19,14 @@ func plain(s string) string {
 func (r *Report) Markdown(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Run %s\n\nScenario: %s. %s\n", plain(r.in.RunID), plain(r.in.Scenario), r.source())
+	if r.in.Ran != "" {
+		fmt.Fprintf(&b, "\n%s\n", plain(r.in.Ran))
+	}
+	fmt.Fprintf(&b, "\n**%s**\n", plain(r.Summary.Sentence()))
 	if r.in.Partial != nil {
 		fmt.Fprintf(&b, "\n%s\n", plain(r.in.Partial.String()))
 	}
-	tables := append(append(r.tables(), r.longTimeTables()...), r.figureTables("coordinator")...)
+	tables := slices.Concat(r.tables(), r.figureTables("fct_slowdown"), r.longTimeTables(), r.figureTables("coordinator"))
 	if len(tables) == 0 {
 		b.WriteString("\nNothing was measured: there is no record of any coflow, flow or block.\n")
 	}
@@ -65,7 +70,6 @@ func (r *Report) Markdown(w io.Writer) error {
 		}
 	}
 	r.definitions(&b)
-	fmt.Fprintf(&b, "\n## Result\n\n%s\n", plain(r.Summary.Sentence()))
 	_, err := w.Write(b.Bytes())
 	return err
 }

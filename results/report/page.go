@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 
 	"testbed/results/htmlreport"
 	"testbed/results/metrics"
+	"testbed/results/rundir"
+	"testbed/results/schema"
 	"testbed/results/summary"
 	"testbed/results/verdict"
 	"testbed/topo/units"
@@ -24,7 +27,7 @@ func (r *Report) Page(w io.Writer) error {
 	if err := r.JSON(&doc); err != nil {
 		return err
 	}
-	d := htmlreport.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Result: r.Summary.Sentence(),
+	d := htmlreport.Data{RunID: r.in.RunID, Scenario: r.in.Scenario, Source: r.source(), Ran: r.in.Ran, Result: r.Summary.Sentence(),
 		Written: r.in.Written, Resolved: r.in.Resolved, Fabric: r.in.Fabric, Simulated: r.in.FluidModel,
 		Summary: doc.Bytes(), Human: units.Human, LinkInterval: r.in.linkInterval()}
 	if r.in.Partial != nil {
@@ -37,7 +40,16 @@ func (r *Report) Page(w io.Writer) error {
 			arm.Level = s.Verdict.String()
 		}
 		for _, rep := range a.Repeats {
-			arm.Repeats = append(arm.Repeats, htmlreport.Repeat{Records: rep.Records, Timing: rep.Timing, Links: rep.Links, Slots: rep.Slots, Fabric: rep.Fabric, Progress: rep.Progress})
+			arm.Repeats = append(arm.Repeats, htmlreport.Repeat{
+				Records:  rep.Records,
+				Zero:     rep.Zero,
+				Samples:  rep.Samples,
+				Timing:   rep.Timing,
+				Links:    rep.Links,
+				Slots:    rep.Slots,
+				Fabric:   rep.Fabric,
+				Progress: rep.Progress,
+			})
 		}
 		d.Arms = append(d.Arms, arm)
 		if len(s.Problems) > 0 {
@@ -49,7 +61,7 @@ func (r *Report) Page(w io.Writer) error {
 			d.Headline = append(d.Headline, r.headline(m))
 		}
 	}
-	for _, t := range append(r.taskTables(), r.placementTables()...) {
+	for _, t := range slices.Concat(r.figureTables("fct_slowdown"), r.taskTables(), r.placementTables()) {
 		d.Headline = append(d.Headline, plainTable(t))
 	}
 	if len(d.Headline) > 0 && len(d.Arms) > 1 {
@@ -76,11 +88,101 @@ func (r *Report) Page(w io.Writer) error {
 	if !r.in.FluidModel {
 		d.Checks = r.checkTable()
 	}
+	if err := r.draw(&d); err != nil {
+		return err
+	}
+	d.Tables = map[string][]htmlreport.Table{}
+	for _, t := range r.longTimeTables() {
+		section := "time"
+		if slices.Contains(t.head, "makespan") {
+			section = "traffic"
+		}
+		if !slices.Contains(t.head, "link") { // the page has a table of all links
+			d.Tables[section] = append(d.Tables[section], plainTable(t))
+		}
+	}
 	d.Definitions = r.definitionLines(r.Summary.Baseline)
 	for _, s := range r.in.Manifest {
 		d.Manifest = append(d.Manifest, htmlreport.Setting(s))
 	}
 	return htmlreport.Write(w, d)
+}
+
+// drawings are the figures of the page that need no script, in its order.
+var drawings = []struct {
+	section, figure, title, lead string
+	arms                         bool // one for each arm
+}{
+	{"tasks", "job-parts", "Job time by part", "Average job time of each arm. Each moment of a job counts to the first part that applies, " +
+		"so the parts add up to its time.", false},
+	{"tasks", "locality", "Locality of maps", "Where the replica was that a map read: on its own host, on another host of its rack, or in " +
+		"another rack. Maps that committed, by the number of maps of their job.", false},
+	{"tasks", "racks", "Saturated links of racks", "Load of the links of each rack to and from the spines.", true},
+	{"disks", "disks", "Bytes stored by host", "", true},
+	{"time", "breakdown", "Average coflow completion time", "Mean per coflow of an arm, over its repeats.", false},
+	{"time", "write-breakdown", "Average block write time", "Mean per block of an arm, over its repeats.", false},
+	{"time", "slowest", "Slowest coflows", "", true},
+	{"traffic", "bytes", "Bytes between racks", "", false},
+}
+
+// draw adds drawings to a page.
+func (r *Report) draw(d *htmlreport.Data) error {
+	d.Drawings = map[string][]htmlreport.Drawing{}
+	if r.in.Draw == nil {
+		return nil
+	}
+	run, err := r.run()
+	if err != nil {
+		return err
+	}
+	for _, x := range drawings {
+		arms := []string{""}
+		if x.arms {
+			arms = run.Arms()
+		}
+		for _, arm := range arms {
+			if x.arms && run.Arm(arm).Void() || x.section == "tasks" && !r.in.attempts() {
+				continue
+			}
+			svg, notes, err := r.in.Draw(run, x.figure, arm)
+			if err != nil {
+				return err
+			}
+			title := x.title
+			if arm != "" {
+				title += ", " + arm
+			}
+			if svg != "" {
+				d.Drawings[x.section] = append(d.Drawings[x.section], htmlreport.Drawing{Title: title, Lead: x.lead, SVG: svg, Notes: notes})
+			}
+		}
+	}
+	return nil
+}
+
+// run returns what these figures read of the run.
+func (r *Report) run() (*rundir.Run, error) {
+	out := &rundir.Run{Summary: r.Summary}
+	out.Coflows = collected(r.coflows(), all)
+	out.Blocks = collected(r.blocks(), all)
+	out.Jobs = collected(r.jobs(), all)
+	out.Links = collected(r.links(), func(l *schema.Load) bool { // of links of hosts, the name
+		_, _, between := metrics.RackOfLink(l.Link)
+		return between || l.From == 0
+	})
+	return out, out.MarkFailed()
+}
+
+func all[T any](*T) bool { return true }
+
+// collected returns the rows to keep.
+func collected[T any](rows iter.Seq[*T], keep func(*T) bool) (out []T) {
+	for x := range rows {
+		if keep(x) {
+			out = append(out, *x)
+		}
+	}
+	return out
 }
 
 // measured reports whether any arm has items for a metric, void or not.
@@ -124,7 +226,7 @@ func (r *Report) headline(m metric) htmlreport.Table {
 	count := map[string]int{}
 	for i := range r.Summary.Arms {
 		for head, key := range keys {
-			x, ok := r.Summary.Arms[i].Get(m.key + "." + key)
+			x, ok := r.Summary.Arms[i].Get(m.Key + "." + key)
 			if ok && strings.HasSuffix(key, "_us") && head != "fluid average" {
 				if low, had := best[head]; !had || x < low {
 					best[head] = x
@@ -133,20 +235,31 @@ func (r *Report) headline(m metric) htmlreport.Table {
 			}
 		}
 	}
-	// The verdict is second: a narrow screen shows the first columns.
-	last := len(t.head) - 1
-	ahead := last > 1 && t.head[last] == "verdict"
-	if ahead {
-		out.Head = slices.Insert(slices.Clone(t.head[:last]), 1, "verdict")
+	// A narrow screen shows the first columns: the speed-up with its interval, and the verdict.
+	first := []int{0}
+	for _, head := range []string{"paired [95 %]", "verdict", "speed-up"} {
+		if j := slices.Index(t.head, head); j > 0 {
+			first = append(first, j)
+		}
+	}
+	order := slices.Clone(first)
+	for j := range t.head {
+		if !slices.Contains(first, j) {
+			order = append(order, j)
+		}
+	}
+	out.Head = nil
+	for _, j := range order {
+		out.Head = append(out.Head, t.head[j])
 	}
 	for i, row := range t.rows {
 		a := &r.Summary.Arms[i]
 		var cells []htmlreport.Cell
-		for j, s := range row {
-			head := t.head[j]
+		for _, j := range order {
+			s, head := row[j], t.head[j]
 			c := htmlreport.Cell{Text: s}
 			if key, ok := keys[head]; ok {
-				c.Figure, c.Arm, c.Metric = true, a.Name, m.key+"."+key
+				c.Figure, c.Arm, c.Metric = true, a.Name, m.Key+"."+key
 				if x, ok := a.Get(c.Metric); ok {
 					if head == "average" {
 						c.Text = summary.Micros.Show(x) // other forms may mark the best in it
@@ -158,11 +271,7 @@ func (r *Report) headline(m metric) htmlreport.Table {
 			if head == "verdict" && a.Verdict != nil {
 				c.Arm, c.Metric, c.Value, c.Level = a.Name, "verdict", a.Verdict.String(), a.Verdict.String()
 			}
-			if ahead && j == last {
-				cells = slices.Insert(cells, 1, c)
-			} else {
-				cells = append(cells, c)
-			}
+			cells = append(cells, c)
 		}
 		out.Rows = append(out.Rows, cells)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
+	"testbed/results/rundir"
 	"testbed/results/summary"
 	"testbed/topo/units"
 )
@@ -97,7 +98,7 @@ func TestPageHasFiguresOfSummary(t *testing.T) {
 		for _, a := range r.Summary.Arms {
 			for _, m := range allMetrics() {
 				f := m.get(&a)
-				at := [2]string{a.Name, m.key + ".mean_us"}
+				at := [2]string{a.Name, m.Key + ".mean_us"}
 				if _, ok := cells[at]; ok != (f != nil) {
 					t.Errorf("%v: a value is on the page: %v, want %v", at, ok, f != nil)
 				}
@@ -154,6 +155,54 @@ func TestPageMarksBest(t *testing.T) {
 	}
 }
 
+// The page has the drawings of its run in their sections, but none of a void arm, and fails if one does.
+func TestPageHasDrawings(t *testing.T) {
+	in := packetRun()
+	calls := map[string]bool{}
+	bad := errors.New("no ink")
+	in.Draw = func(run *rundir.Run, figure, arm string) (string, []string, error) {
+		if len(run.Coflows) != 20 || len(run.Blocks) != 20 || len(run.Links) == 0 {
+			t.Errorf("%d coflows, %d blocks, %d loads", len(run.Coflows), len(run.Blocks), len(run.Links))
+		}
+		calls[figure+" "+arm] = true
+		switch figure {
+		case "disks":
+			return "", nil, nil
+		case "write-breakdown":
+			return "", nil, bad
+		}
+		return "<svg>" + figure + "</svg>", []string{"note on " + figure}, nil
+	}
+	r, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := r.Page(&b); !errors.Is(err, bad) {
+		t.Errorf("error %v, want that of the drawing", err)
+	}
+	bad = nil
+	if err := r.Page(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<svg>breakdown</svg>", "<svg>slowest</svg>", "note on bytes"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	void := ""
+	for _, a := range r.Summary.Arms {
+		if a.Void() {
+			void = a.Name
+		} else if !calls["slowest "+a.Name] || !calls["disks "+a.Name] {
+			t.Errorf("no drawing of %s: %v", a.Name, calls)
+		}
+	}
+	if void == "" || calls["slowest "+void] || calls["job-parts "] {
+		t.Errorf("drawings %v, want none of the void arm %s or of tasks", calls, void)
+	}
+}
+
 // The page, report.md and links.csv state the same loads of links.
 func TestPageStatesTheLoadsOfTheReport(t *testing.T) {
 	r, err := New(packetRun())
@@ -161,7 +210,7 @@ func TestPageStatesTheLoadsOfTheReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var page, markdown, loads bytes.Buffer
-	if err := errors.Join(r.Page(&page), r.Markdown(&markdown), r.LinksCSV(&loads)); err != nil {
+	if err := errors.Join(r.Page(&page), r.Markdown(&markdown), csvOf(r.links())(&loads)); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&loads).ReadAll()
@@ -205,5 +254,26 @@ func TestPageStatesTheLoadsOfTheReport(t *testing.T) {
 	}
 	if compared != 24 {
 		t.Errorf("%d figures compared, want 24", compared)
+	}
+}
+
+// A narrow screen shows the first columns of a table: there are the speed-up, its interval and the verdict.
+func TestFirstColumnsOfThePage(t *testing.T) {
+	r, err := New(packetRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := r.headline(allMetrics()[0])
+	if want := []string{"arm", "paired [95 %]", "verdict", "speed-up"}; !slices.Equal(page.Head[:4], want) {
+		t.Errorf("columns %q, want %q first", page.Head, want)
+	}
+	text := r.table(allMetrics()[0])
+	for i, row := range page.Rows {
+		if len(row) != len(text.head) {
+			t.Errorf("row %d has %d cells, want %d", i, len(row), len(text.head))
+		}
+		if of := slices.Index(text.head, "paired [95 %]"); row[1].Text != text.rows[i][of] || !row[1].Figure {
+			t.Errorf("row %d: %+v, want the figure %q", i, row[1], text.rows[i][of])
+		}
 	}
 }

@@ -61,7 +61,7 @@ func (in Input) metrics() []metric {
 	out := allMetrics()
 	for _, bin := range in.bins() {
 		key := strconv.Itoa(bin)
-		out = append(out, metric{name: "Job time, bin " + key, key: binKey + "." + key, items: metrics.JobTimesIn(bin),
+		out = append(out, metric{Time: metrics.Time{Key: binKey + "." + key, Title: "Job time, bin " + key, Noun: "job", Items: metrics.JobTimesIn(bin)},
 			get: func(a *summary.Arm) *summary.Metric { return a.JobBins[key] },
 			set: func(a *summary.Arm, m *summary.Metric) { put(&a.JobBins, key, m) }})
 	}
@@ -73,7 +73,7 @@ func (r *Report) binTable() table {
 	t := table{title: "Job time by bin", head: []string{"arm", "jobs", "n", "average", "P95", "speed-up", "paired [95 %]"},
 		cols: []tables.Column{tables.Names(), {Left: true}, {Drop: 3}, {}, {Drop: 2}, {Drop: 1}, pairedColumn()}}
 	for _, m := range r.in.metrics()[len(allMetrics()):] {
-		_, bin, _ := strings.Cut(m.name, ", ")
+		_, bin, _ := strings.Cut(m.Title, ", ")
 		for i := range r.Summary.Arms {
 			a := &r.Summary.Arms[i]
 			f := m.get(a)
@@ -93,7 +93,7 @@ func (r *Report) binTable() table {
 // placementDefinitions returns the definitions of jobs, write requests and placement.
 func (r *Report) placementDefinitions() []string {
 	var out []string
-	if r.measured(requestMetric()) {
+	if r.in.requests() {
 		out = append(out, "Write request time: from the request of a writer's first block to the end of its last block, including all waits for placement.")
 	}
 	if r.in.any(func(r *summary.Repeat) bool {

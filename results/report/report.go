@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/rundir"
 	"testbed/results/safefile"
 	"testbed/results/summary"
 	"testbed/results/verdict"
@@ -19,8 +19,9 @@ import (
 type Input struct {
 	RunID    string
 	Scenario string // its name
-	// Written and Resolved are the scenario as a file, and with all defaults; Fabric is that of the baseline. All are
-	// zero if unknown.
+	// Ran states what was compared. Written and Resolved are the scenario as a file, and with all defaults; Fabric is
+	// that of the baseline. All are zero if unknown.
+	Ran               string
 	Written, Resolved string
 	Fabric            *topo.Fabric
 	// FluidModel reports whether the records were computed instead of measured. Without
@@ -49,6 +50,9 @@ type Input struct {
 	Partial *summary.Partial
 	// Looks decided the number of repeats; nil if it was fixed.
 	Looks *metrics.Looks
+	// Draw draws a figure of results/plot as an SVG for the page, for one arm if the figure needs one; "" if there are
+	// no data. Without it the page has no such figures.
+	Draw func(run *rundir.Run, figure, arm string) (svg string, notes []string, err error)
 	// Manifest is the known settings of the run.
 	Manifest []Setting
 	Arms     []Arm // the first is the baseline
@@ -71,37 +75,21 @@ type Report struct {
 	in      Input
 }
 
-// metric is one kind of completion time.
+// metric is a kind of completion time, or a part of its items.
 type metric struct {
-	name  string // as in prose and headings
-	key   string // in summary.json
-	noun  string // the items, as in Repeat.Completed
-	items func(repeat int, r flows.Records) []metrics.Item
-	get   func(a *summary.Arm) *summary.Metric
-	set   func(a *summary.Arm, m *summary.Metric)
+	metrics.Time
+	get func(a *summary.Arm) *summary.Metric
+	set func(a *summary.Arm, m *summary.Metric)
 }
 
-// field returns a metric that has a field of its own in a summary.
-func field(name, key, noun string, items func(int, flows.Records) []metrics.Item, at func(a *summary.Arm) **summary.Metric) metric {
-	return metric{name, key, noun, items, func(a *summary.Arm) *summary.Metric { return *at(a) }, func(a *summary.Arm, m *summary.Metric) { *at(a) = m }}
-}
-
-func requestMetric() metric {
-	return field("Write request time", "request_time", "write requests", metrics.RequestTimes, func(a *summary.Arm) **summary.Metric { return &a.RequestTime })
-}
-
-func jobMetric() metric {
-	return field("Job time", "job_time", "jobs", metrics.JobTimes, func(a *summary.Arm) **summary.Metric { return &a.JobTime })
-}
-
-func allMetrics() []metric {
-	return []metric{
-		field("Coflow completion time (CCT)", "cct", "coflows", metrics.CCTs, func(a *summary.Arm) **summary.Metric { return &a.CCT }),
-		field("Flow completion time (FCT)", "fct", "flows", metrics.FCTs, func(a *summary.Arm) **summary.Metric { return &a.FCT }),
-		field("Block write time", "write_time", "blocks", metrics.WriteTimes, func(a *summary.Arm) **summary.Metric { return &a.WriteTime }),
-		requestMetric(),
-		jobMetric(),
+// allMetrics returns all kinds of completion times.
+func allMetrics() (out []metric) {
+	for _, t := range metrics.Times() {
+		out = append(out, metric{t,
+			func(a *summary.Arm) *summary.Metric { return *a.Metric(t.Key) },
+			func(a *summary.Arm, m *summary.Metric) { *a.Metric(t.Key) = m }})
 	}
+	return out
 }
 
 // New computes the figures. It reports all errors of the input at once.
@@ -171,7 +159,7 @@ func (a Arm) level() verdict.Level {
 func (a Arm) items(m metric) []metrics.Item {
 	var all []metrics.Item
 	for k, r := range a.Repeats {
-		all = append(all, m.items(a.Numbers.Of(k), r.Records)...)
+		all = append(all, m.Items(a.Numbers.Of(k), r.Records)...)
 	}
 	return all
 }
@@ -179,8 +167,8 @@ func (a Arm) items(m metric) []metrics.Item {
 // completed returns how many items of a metric the arm has, and how many its repeats completed.
 func (a Arm) completed(m metric) (n, of int) {
 	for k, r := range a.Repeats {
-		have := len(m.items(k, r.Records))
-		n, of = n+have, of+max(have, r.Completed[m.noun])
+		have := len(m.Items(k, r.Records))
+		n, of = n+have, of+max(have, r.Completed[m.Noun+"s"])
 	}
 	return n, of
 }
@@ -196,17 +184,17 @@ func (r *Report) Write(dir string) (names []string, err error) {
 	}
 	packets := !r.in.FluidModel
 	tables := []file{
-		{true, summary.FlowsFile, r.FlowsCSV},
-		{true, summary.CoflowsFile, r.CoflowsCSV},
-		{true, summary.BlocksFile, r.BlocksCSV},
-		{packets, summary.BreakdownFile, r.BreakdownCSV},
-		{packets, summary.LinksFile, r.LinksCSV},
-		{packets, summary.DropsFile, r.DropsCSV},
-		{packets, summary.ProgressFile, r.ProgressCSV},
-		{r.in.requests(), summary.RequestsFile, r.RequestsCSV},
-		{r.in.jobs(), summary.JobsFile, r.JobsCSV},
-		{r.in.attempts(), summary.AttemptsFile, r.AttemptsCSV},
-		{r.in.balance(), summary.BalanceFile, r.BalanceCSV},
+		{true, summary.FlowsFile, csvOf(r.flows())},
+		{true, summary.CoflowsFile, csvOf(r.coflows())},
+		{true, summary.BlocksFile, csvOf(r.blocks())},
+		{packets, summary.BreakdownFile, csvOf(r.breakdown())},
+		{packets, summary.LinksFile, csvOf(r.links())},
+		{packets, summary.DropsFile, csvOf(r.drops())},
+		{packets, summary.ProgressFile, csvOf(r.progress())},
+		{r.in.requests(), summary.RequestsFile, csvOf(r.requests())},
+		{r.in.jobs(), summary.JobsFile, csvOf(r.jobs())},
+		{r.in.attempts(), summary.AttemptsFile, csvOf(r.attempts())},
+		{r.in.balance(), summary.BalanceFile, csvOf(r.balance())},
 	}
 	r.Summary.Rows = map[string]int{}
 	var staged []*safefile.Staged

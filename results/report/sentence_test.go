@@ -57,9 +57,12 @@ func TestSentence(t *testing.T) {
 	}
 }
 
-// All forms of a report have the sentence: the page at its top, the others at their end.
+// All forms of a report have the sentence: the page and Markdown at their top, after what was compared, a terminal at its
+// end.
 func TestReportsStateTheResult(t *testing.T) {
-	r, err := New(coflowsOf(10))
+	in := coflowsOf(10)
+	in.Ran = "2 arms: a, b, on a fabric."
+	r, err := New(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +71,9 @@ func TestReportsStateTheResult(t *testing.T) {
 	if err := errors.Join(r.Terminal(&terminal), r.Markdown(&markdown), r.Page(&page)); err != nil {
 		t.Fatal(err)
 	}
-	at := strings.Index(page.String(), "<p class=\"result\">"+want+"</p>")
-	if at < 0 || at > strings.Index(page.String(), "<nav") || !strings.HasSuffix(markdown.String(), "\n## Result\n\n"+want+"\n") ||
+	at := strings.Index(page.String(), "<p class=\"ran\">"+in.Ran+"</p>\n<p class=\"result\">"+want+"</p>")
+	inMarkdown := strings.Index(markdown.String(), "\n"+in.Ran+"\n\n**"+want+"**\n")
+	if at < 0 || at > strings.Index(page.String(), "<nav") || inMarkdown < 0 || inMarkdown > strings.Index(markdown.String(), "##") ||
 		!strings.HasSuffix(strings.Join(strings.Fields(terminal.String()), " "), " Result: "+want) {
 		t.Errorf("no report states %q where it should (page: %d):\n%s\n%s", want, at, &terminal, &markdown)
 	}

@@ -29,10 +29,11 @@ func (in Input) sizeMetrics() (out []metric) {
 			continue
 		}
 		key := strconv.Itoa(summary.SizeRangeOf(class).LeastTasks)
-		out = append(out, metric{name: "Job time, " + jobs.SizeName(class), key: sizeKey + "." + key,
-			items: metrics.JobTimesOfSize(class),
-			get:   func(a *summary.Arm) *summary.Metric { return a.JobSizes[key] },
-			set:   func(a *summary.Arm, m *summary.Metric) { put(&a.JobSizes, key, m) }})
+		out = append(out, metric{
+			Time: metrics.Time{Key: sizeKey + "." + key, Title: "Job time, " + jobs.SizeName(class), Noun: "job",
+				Items: metrics.JobTimesOfSize(class)},
+			get: func(a *summary.Arm) *summary.Metric { return a.JobSizes[key] },
+			set: func(a *summary.Arm, m *summary.Metric) { put(&a.JobSizes, key, m) }})
 	}
 	if len(out) < 2 {
 		return nil

@@ -49,14 +49,14 @@ func (in Input) comparable(i int) bool {
 // paired compares the i-th arm with the baseline, item by item.
 func (in Input) paired(i int, m metric, seed uint64) metrics.Paired {
 	pairs := metrics.Block{Base: in.Arms[0].items(m), Arm: in.Arms[i].items(m)}
-	return metrics.PairBlocks([]metrics.Block{pairs}, seed, in.Noise.Of(m.key), in.Looks)
+	return metrics.PairBlocks([]metrics.Block{pairs}, seed, in.Noise.Of(m.Key), in.Looks)
 }
 
 // Look makes a look at the intervals, and reports whether more repeats are needed.
 func (in Input) Look() bool {
 	var all []metrics.Seen
 	for k, m := range in.metrics() {
-		if _, ok := in.Looks.Until[m.key]; !ok {
+		if _, ok := in.Looks.Until[m.Key]; !ok {
 			continue
 		}
 		for i, arm := range in.Arms {
@@ -64,7 +64,7 @@ func (in Input) Look() bool {
 				continue
 			}
 			if p := in.paired(i, m, in.Seed+uint64(k)); p.N > 0 {
-				all = append(all, metrics.Seen{Arm: arm.Name, Key: m.key, Paired: p})
+				all = append(all, metrics.Seen{Arm: arm.Name, Key: m.Key, Paired: p})
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func (in Input) apart(i int, m metric) string {
 	if !in.comparable(i) || len(is) == 0 || both == len(was) && both == len(is) {
 		return ""
 	}
-	return fmt.Sprintf("%s completed %d %s and %s %d, of which %d are the same", base.Name, len(was), m.noun, arm.Name,
+	return fmt.Sprintf("%s completed %d %s and %s %d, of which %d are the same", base.Name, len(was), m.Noun+"s", arm.Name,
 		len(is), both)
 }
 
@@ -124,7 +124,7 @@ func compareFluid(out *summary.Metric, arm Arm, m metric, items []metrics.Item) 
 	predicted := map[key]metrics.Item{}
 	for k, r := range arm.Repeats {
 		if r.Fluid != nil {
-			for _, item := range m.items(arm.Numbers.Of(k), *r.Fluid) {
+			for _, item := range m.Items(arm.Numbers.Of(k), *r.Fluid) {
 				predicted[key{item.Repeat, item.ID}] = item
 			}
 		}

@@ -72,7 +72,7 @@ func (s *Sweep) tables() (out []table) {
 			}
 			t := p.Report.table(m)
 			if all.head == nil {
-				all.title = m.name
+				all.title = m.Heading()
 				for _, v := range p.Values {
 					all.head, all.cols = append(all.head, v.Key), append(all.cols, tables.Names())
 				}

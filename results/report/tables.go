@@ -86,7 +86,7 @@ func (r *Report) tables() []table {
 		}
 		if any {
 			t := r.table(m)
-			switch m.key {
+			switch m.Key {
 			case "cct":
 				t.notes = append(t.notes, r.fluidNotes()...)
 			case "fct":
@@ -108,7 +108,7 @@ type columns struct {
 }
 
 func (r *Report) table(m metric) table {
-	t := table{title: m.name}
+	t := table{title: m.Heading()}
 	cols := columns{speedup: len(r.Summary.Arms) > 1, verdict: !r.in.FluidModel}
 	counts := map[float64]bool{} // items per repeat
 	for i := range r.Summary.Arms {

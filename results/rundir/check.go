@@ -79,12 +79,12 @@ func (r *Run) tables() (err error) {
 	if r.Progress, err = rows(r, summary.ProgressFile, r.progress); err != nil {
 		return err
 	}
-	return r.markFailed()
+	return r.MarkFailed()
 }
 
-// markFailed marks the rows of items that were given up before they ended, as the summary
+// MarkFailed marks the rows of items that were given up before they ended, as the summary
 // lists them.
-func (r *Run) markFailed() error {
+func (r *Run) MarkFailed() error {
 	type id struct {
 		arm        string
 		repeat, id int

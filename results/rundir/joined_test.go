@@ -26,15 +26,15 @@ func TestJoinedTables(t *testing.T) {
 	}
 	const arm = "sebf+hdfs"
 	a := r.Arm(arm)
-	if len(r.RequestTimes(arm)) != 10 || len(r.JobTimes(arm)) != 10 || len(r.Balance) != 12 || len(r.CCTs(arm)) != 22 || len(r.FCTs(arm)) != 44 {
+	if len(r.Times("request_time", arm)) != 10 || len(r.Times("job_time", arm)) != 10 || len(r.Balance) != 12 || len(r.Times("cct", arm)) != 22 || len(r.Times("fct", arm)) != 44 {
 		t.Fatalf("%d requests, %d jobs, %d samples, %d coflows, %d flows: want 10, 10, 12, 22 and 44, the background coflow left out",
-			len(r.RequestTimes(arm)), len(r.JobTimes(arm)), len(r.Balance), len(r.CCTs(arm)), len(r.FCTs(arm)))
+			len(r.Times("request_time", arm)), len(r.Times("job_time", arm)), len(r.Balance), len(r.Times("cct", arm)), len(r.Times("fct", arm)))
 	}
 	for _, x := range []struct {
 		name  string
 		items []metrics.Item
 		want  *summary.Metric
-	}{{"request", r.RequestTimes(arm), a.RequestTime}, {"job", r.JobTimes(arm), a.JobTime}} {
+	}{{"request", r.Times("request_time", arm), a.RequestTime}, {"job", r.Times("job_time", arm), a.JobTime}} {
 		s := metrics.Summarize(x.items)
 		if x.want == nil || s.N != x.want.N || float64(s.Mean)/1e3 != x.want.MeanUS {
 			t.Errorf("%s times %+v, the summary has %+v", x.name, s, x.want)

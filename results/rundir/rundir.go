@@ -30,6 +30,7 @@ import (
 	"testbed/results/schema"
 	"testbed/results/summary"
 	"testbed/results/verdict"
+	"testbed/topo/units"
 )
 
 // ManifestFile is the file name of a run directory's Manifest.
@@ -368,51 +369,48 @@ func (r *Run) Level(arm string) (verdict.Level, bool) {
 	return *a.Verdict, true
 }
 
-// CCTs returns the coflow completion times of an arm, without coflows that have a failed
-// flow. A void arm has items of its repeats that are not void: callers must check the arm's
-// verdict before they show a figure.
-func (r *Run) CCTs(arm string) []metrics.Item {
-	return itemsOf(r.Coflows, arm, func(c *schema.Coflow) (schema.Key, bool, metrics.Item) {
-		return c.Key, c.Failed || c.Background, metrics.Item{ID: int(c.Coflow), Time: c.CCT, Cluster: int(c.Coflow)}
-	})
+// Times returns the completion times of an arm by their key (metrics.Times), without items that failed. A void arm has
+// items of its repeats that are not void: callers must check the arm's verdict before they show a figure.
+func (r *Run) Times(key, arm string) []metrics.Item {
+	items, _ := r.Sized(key, arm)
+	return items
 }
 
-// FCTs returns the flow completion times of an arm, without failed flows; see CCTs.
-func (r *Run) FCTs(arm string) []metrics.Item {
-	return itemsOf(r.Flows, arm, func(f *schema.Flow) (schema.Key, bool, metrics.Item) {
-		return f.Key, f.Failed || f.Background || f.Job != nil, metrics.Item{ID: int(f.Flow), Time: f.FCT, Cluster: int(f.Coflow)}
-	})
-}
-
-// WriteTimes returns the block write times of an arm, without failed blocks; see CCTs.
-func (r *Run) WriteTimes(arm string) []metrics.Item {
-	return itemsOf(r.Blocks, arm, func(b *schema.Block) (schema.Key, bool, metrics.Item) {
-		return b.Key, b.Failed, metrics.Item{ID: int(b.Block), Time: b.WriteTime, Cluster: metrics.Writer(b.Client)}
-	})
-}
-
-// RequestTimes returns the write request times of an arm; see CCTs.
-func (r *Run) RequestTimes(arm string) []metrics.Item {
-	return itemsOf(r.Requests, arm, func(x *schema.Request) (schema.Key, bool, metrics.Item) {
-		return x.Key, false, metrics.Item{ID: int(x.Writer), Time: x.RequestTime, Cluster: x.Cluster()}
-	})
-}
-
-// JobTimes returns the job completion times of an arm; see CCTs.
-func (r *Run) JobTimes(arm string) []metrics.Item {
-	return itemsOf(r.Jobs, arm, func(x *schema.Job) (schema.Key, bool, metrics.Item) {
-		return x.Key, false, metrics.Item{ID: x.Item(), Time: x.JobTime, Cluster: x.Item()}
-	})
-}
-
-// itemsOf returns the items of an arm that did not fail. The repeat is the key's.
-func itemsOf[T any](rows []T, arm string, of func(*T) (k schema.Key, failed bool, item metrics.Item)) []metrics.Item {
-	var out []metrics.Item
-	for i := range rows {
-		if k, failed, item := of(&rows[i]); k.Arm == arm && !failed {
-			item.Repeat = k.Repeat
-			out = append(out, item)
+// Sized returns Times with the payload of each item. It is 0 for a shuffle: which of its fetches need the network depends
+// on the arm.
+func (r *Run) Sized(key, arm string) (items []metrics.Item, sizes []units.Bytes) {
+	add := func(k schema.Key, counts bool, size units.Bytes, id, cluster int, took time.Duration) {
+		if k.Arm == arm && counts {
+			items = append(items, metrics.Item{Repeat: k.Repeat, ID: id, Time: took, Cluster: cluster})
+			sizes = append(sizes, size)
 		}
 	}
-	return out
+	switch key {
+	case "cct":
+		for _, c := range r.Coflows {
+			if c.Job != nil {
+				c.Size = 0
+			}
+			add(c.Key, !c.Failed && !c.Background, c.Size, int(c.Coflow), int(c.Coflow), c.CCT)
+		}
+	case "fct":
+		for _, f := range r.Flows {
+			add(f.Key, !f.Failed && !f.Background && f.Job == nil, f.Size, int(f.Flow), int(f.Coflow), f.FCT)
+		}
+	case "write_time":
+		for _, b := range r.Blocks {
+			add(b.Key, !b.Failed, b.Size, int(b.Block), metrics.Writer(b.Client), b.WriteTime)
+		}
+	case "request_time":
+		for _, x := range r.Requests {
+			add(x.Key, true, x.Size, int(x.Writer), x.Cluster(), x.RequestTime)
+		}
+	case "job_time":
+		for _, x := range r.Jobs {
+			add(x.Key, true, x.Payload(), x.Item(), x.Item(), x.JobTime)
+		}
+	default:
+		panic("no table has completion times " + key)
+	}
+	return items, sizes
 }

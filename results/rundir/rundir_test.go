@@ -48,7 +48,7 @@ func TestFiguresReadBackAreThoseOfTheSummary(t *testing.T) {
 			for _, x := range []struct {
 				m     *summary.Metric
 				items []metrics.Item
-			}{{a.CCT, r.CCTs(name)}, {a.FCT, r.FCTs(name)}, {a.WriteTime, r.WriteTimes(name)}} {
+			}{{a.CCT, r.Times("cct", name)}, {a.FCT, r.Times("fct", name)}, {a.WriteTime, r.Times("write_time", name)}} {
 				d := metrics.Summarize(x.items)
 				got := [4]float64{float64(d.Mean) / 1e3, float64(d.P50) / 1e3, float64(d.P99) / 1e3, float64(d.Max) / 1e3}
 				if want := [4]float64{x.m.MeanUS, x.m.P50US, x.m.P99US, x.m.MaxUS}; got != want || d.N != x.m.N {
@@ -107,7 +107,7 @@ func TestVoidArm(t *testing.T) {
 	if level, ok := r.Level("sebf+hdfs"); !ok || level != verdict.Void {
 		t.Errorf("level %v %v", level, ok)
 	}
-	for _, item := range r.CCTs("sebf+hdfs") {
+	for _, item := range r.Times("cct", "sebf+hdfs") {
 		if item.Repeat != 0 {
 			t.Errorf("item of the void repeat: %v", item)
 		}
@@ -138,10 +138,10 @@ func TestFailedItemsAreNotCounted(t *testing.T) {
 		t.Errorf("manifest %+v", r.Manifest)
 	}
 	want := []metrics.Item{{Repeat: 1, ID: 3, Time: 2 * time.Second, Cluster: 1}}
-	if got := r.FCTs("a"); !slices.Equal(got, want) || len(r.Flows) != 2 || !r.Flows[0].Failed {
+	if got := r.Times("fct", "a"); !slices.Equal(got, want) || len(r.Flows) != 2 || !r.Flows[0].Failed {
 		t.Errorf("FCTs %v, want %v", got, want)
 	}
-	if got := r.CCTs("a"); len(got) != 1 || got[0].Repeat != 1 {
+	if got := r.Times("cct", "a"); len(got) != 1 || got[0].Repeat != 1 {
 		t.Errorf("CCTs %v", got)
 	}
 }
@@ -166,7 +166,7 @@ func TestFailuresAreReadByTheirIDs(t *testing.T) {
 	}
 	dir := write()
 	edit(t, dir, summary.SummaryFile, func(s string) string { return strings.ReplaceAll(s, `"what": "block 7"`, `"what": "le bloc 7"`) })
-	if r := open(t, dir); len(r.Blocks) != 1 || !r.Blocks[0].Failed || len(r.WriteTimes("a")) != 0 {
+	if r := open(t, dir); len(r.Blocks) != 1 || !r.Blocks[0].Failed || len(r.Times("write_time", "a")) != 0 {
 		t.Errorf("blocks %+v", r.Blocks)
 	}
 	dir = write()
@@ -268,7 +268,7 @@ func TestDamagedRuns(t *testing.T) {
 		{"another source", summary.DropsFile, replace("kernel", "memory"), []string{`drops.csv:2: source "memory": must be kernel or captures`}},
 		{"drops of a foreign arm", summary.DropsFile, replace("fair+hdfs", "other"), []string{`drops.csv:2: arm "other" is not in summary.json`}},
 		{"drops below zero", summary.DropsFile, replace("10000000,0,", "10000000,-1,"), []string{`drops.csv:2: dropped_packets: "-1"`}},
-		{"no utilisation", summary.LinksFile, replace(",0,0,0\n", ",0,NaN,0\n"), []string{`links.csv:2: utilisation: "NaN"`}},
+		{"no utilisation", summary.LinksFile, replace(",0,0,,0\n", ",0,NaN,,0\n"), []string{`links.csv:2: utilisation: "NaN"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := rundirtest.Write(t, rundirtest.Default())

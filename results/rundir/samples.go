@@ -3,18 +3,64 @@ package rundir
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"testbed/results/safefile"
 	"testbed/results/samples"
 	"testbed/results/schema"
 	"testbed/results/verdict"
 )
 
+// Repeats calls f with the arm, repeat and verdict of each repeat that is not void.
+func (r *Run) Repeats(f func(schema.Key) error) error {
+	for i := range r.Summary.Arms {
+		a := &r.Summary.Arms[i]
+		for k := range a.Repeats {
+			if !r.Simulated() && a.Verdicts[k].Level == verdict.Void {
+				continue
+			}
+			if err := f(schema.Key{Arm: a.Name, Repeat: a.Numbers.Of(k), Verdict: r.verdictOf(a, k)}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Samples calls f with the samples of each trial that has some and is not void, by arm and repeat.
 func (r *Run) Samples(f func(schema.Key, *samples.Reader) error) error {
+	return r.trialFiles(samples.File, func(k schema.Key, name string) error { return r.samplesOf(name, k, f) })
+}
+
+// EventsFile is the log of the engine's events and commands in the directory of a trial.
+const EventsFile = "events.jsonl"
+
+// Events calls f with the log of each trial that has one and is not void, by arm and repeat.
+func (r *Run) Events(f func(schema.Key, io.Reader) error) error {
+	return r.trialFiles(EventsFile, func(k schema.Key, name string) (err error) {
+		for _, c := range r.Changes {
+			if c.File == name {
+				return fmt.Errorf("%s (restore the file)", c)
+			}
+		}
+		in, err := safefile.Open(filepath.Join(r.Dir, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, in.Close()) }()
+		if err := f(k, in); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// trialFiles calls f with the path, below the run, of a file of each trial that has it and is not void.
+func (r *Run) trialFiles(file string, f func(k schema.Key, name string) error) error {
 	if r.Manifest == nil {
 		return nil
 	}
@@ -29,30 +75,17 @@ func (r *Run) Samples(f func(schema.Key, *samples.Reader) error) error {
 		}
 	}
 	slices.Sort(paths)
-	for i := range r.Summary.Arms {
-		a := &r.Summary.Arms[i]
-		for k := range a.Repeats {
-			repeat := k
-			if a.Numbers != nil {
-				repeat = a.Numbers[k]
-			}
-			if !r.Simulated() && a.Verdicts[k].Level == verdict.Void {
-				continue
-			}
-			at := slices.IndexFunc(all, func(t Trial) bool { return t.Arm == a.Name && t.Repeat == repeat })
-			if at < 0 {
-				continue // only captures were kept
-			}
-			name := path.Join(path.Dir(paths[at]), samples.File)
-			if _, ok := r.Manifest.Files[name]; !ok {
-				continue // of an older version
-			}
-			if err := r.samplesOf(name, schema.Key{Arm: a.Name, Repeat: repeat, Verdict: r.verdictOf(a, k)}, f); err != nil {
-				return err
-			}
+	return r.Repeats(func(k schema.Key) error {
+		at := slices.IndexFunc(all, func(t Trial) bool { return t.Arm == k.Arm && t.Repeat == k.Repeat })
+		if at < 0 {
+			return nil // only captures were kept
 		}
-	}
-	return nil
+		name := path.Join(path.Dir(paths[at]), file)
+		if _, ok := r.Manifest.Files[name]; !ok {
+			return nil // as in a simulation of jobs only
+		}
+		return f(k, name)
+	})
 }
 
 // samplesOf calls f with the samples of a file.

@@ -30,14 +30,14 @@ func TestTaskTables(t *testing.T) {
 	}
 	for _, arm := range spec.Arms {
 		a := r.Arm(arm.Name)
-		s := metrics.Summarize(r.JobTimes(arm.Name))
+		s := metrics.Summarize(r.Times("job_time", arm.Name))
 		if s.N != 24 || a.JobTime == nil || float64(s.Mean)/1e3 != a.JobTime.MeanUS {
 			t.Errorf("%s: job times %+v, the summary has %+v", arm.Name, s, a.JobTime)
 		}
-		if n := len(r.CCTs(arm.Name)); n < 8 || a.CCT == nil || n != a.CCT.N {
+		if n := len(r.Times("cct", arm.Name)); n < 8 || a.CCT == nil || n != a.CCT.N {
 			t.Errorf("%s: %d shuffles, the summary has %+v", arm.Name, n, a.CCT)
 		}
-		if len(r.FCTs(arm.Name)) != 0 || a.FCT != nil || len(r.Flows) == 0 {
+		if len(r.Times("fct", arm.Name)) != 0 || a.FCT != nil || len(r.Flows) == 0 {
 			t.Errorf("%s: flows of tasks are items of FCT", arm.Name)
 		}
 	}

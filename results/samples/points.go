@@ -43,64 +43,98 @@ func (c *counter) set(value int64) {
 
 func (c *counter) since() int { return int(c.now - c.first) }
 
+// Points reads all samples once, and calls link and flow with the points that LinkPoints and FlowPoints have.
+func (r *Reader) Points(link func(LinkPoint), flow func(FlowPoint)) error {
+	links, flows := r.linkStates(), flowStates{}
+	onLink := func(p LinkPoint) bool { link(p); return true }
+	onFlow := func(p FlowPoint) bool { flow(p); return true }
+	for s, err := range r.All() {
+		if err != nil {
+			return err
+		}
+		links.add(s, onLink)
+		flows.add(s, onFlow)
+	}
+	flows.end(onFlow)
+	return nil
+}
+
 // LinkPoints returns the readings of links in the order in which they were made. Of a link that stayed idle, only the
 // first and the last reading are among them.
 func (r *Reader) LinkPoints() iter.Seq2[LinkPoint, error] {
 	return func(yield func(LinkPoint, error) bool) {
-		links := map[string]*linkState{}
-		for _, l := range r.Links {
-			links[l.Name] = &linkState{}
-		}
-		var before, look time.Duration // the last two rounds of readings of all links
-		number := int64(OutsideOfLooks)
+		links := r.linkStates()
 		for s, err := range r.All() {
 			if err != nil {
 				yield(LinkPoint{}, err)
 				return
 			}
-			if s.Object == Links && s.Metric == Look {
-				if number = s.Value; number == 0 {
-					before, look = look, s.At
-				}
-				continue
-			}
-			x := links[s.Object]
-			if x == nil {
-				continue
-			}
-			last := QueueBytes // of a reading
-			if r.RatesOnly {
-				last = SentBytes
-			}
-			switch s.Metric {
-			case SentBytes: // the first of a reading
-				idle := look // the last time at which all links were read before this reading
-				if number == 0 {
-					idle = before
-				}
-				// A reading that is missing showed what the one before did: an empty queue, and nothing sent.
-				if x.known && idle > x.at {
-					if !yield(x.point(s.Object, idle, x.sent, 0, r.RatesOnly), nil) {
-						return
-					}
-					x.at = idle
-				}
-				x.next = s.Value
-			case QueuePackets:
-				x.packets = s.Value
-			case Dropped:
-				x.dropped.set(s.Value)
-			case Marked:
-				x.marked.set(s.Value)
-			}
-			if s.Metric == last {
-				if !yield(x.point(s.Object, s.At, x.next, s.Value, r.RatesOnly), nil) {
-					return
-				}
-				x.known, x.at, x.sent = true, s.At, x.next
+			if !links.add(s, func(p LinkPoint) bool { return yield(p, nil) }) {
+				return
 			}
 		}
 	}
+}
+
+// linkStates turns samples into points of links.
+type linkStates struct {
+	of           map[string]*linkState
+	before, look time.Duration // the last two rounds of readings of all links
+	number       int64         // of the round
+	ratesOnly    bool
+}
+
+func (r *Reader) linkStates() *linkStates {
+	x := &linkStates{of: map[string]*linkState{}, number: OutsideOfLooks, ratesOnly: r.RatesOnly}
+	for _, l := range r.Links {
+		x.of[l.Name] = &linkState{}
+	}
+	return x
+}
+
+// add calls do with the points that are known from a sample on, until do returns false, and returns what it returned.
+func (l *linkStates) add(s Sample, do func(LinkPoint) bool) bool {
+	if s.Object == Links && s.Metric == Look {
+		if l.number = s.Value; l.number == 0 {
+			l.before, l.look = l.look, s.At
+		}
+		return true
+	}
+	x := l.of[s.Object]
+	if x == nil {
+		return true
+	}
+	last := QueueBytes // of a reading
+	if l.ratesOnly {
+		last = SentBytes
+	}
+	switch s.Metric {
+	case SentBytes: // the first of a reading
+		idle := l.look // the last time at which all links were read before this reading
+		if l.number == 0 {
+			idle = l.before
+		}
+		// A reading that is missing showed what the one before did: an empty queue, and nothing sent.
+		if x.known && idle > x.at {
+			if !do(x.point(s.Object, idle, x.sent, 0, l.ratesOnly)) {
+				return false
+			}
+			x.at = idle
+		}
+		x.next = s.Value
+	case QueuePackets:
+		x.packets = s.Value
+	case Dropped:
+		x.dropped.set(s.Value)
+	case Marked:
+		x.marked.set(s.Value)
+	}
+	if s.Metric != last {
+		return true
+	}
+	goes := do(x.point(s.Object, s.At, x.next, s.Value, l.ratesOnly))
+	x.known, x.at, x.sent = true, s.At, x.next
+	return goes
 }
 
 // point returns a reading after the one that x has.
@@ -131,41 +165,59 @@ type FlowPoint struct {
 // FlowPoints returns the readings of flows at which a value changed, in the order in which they were made.
 func (r *Reader) FlowPoints() iter.Seq2[FlowPoint, error] {
 	return func(yield func(FlowPoint, error) bool) {
-		flows := map[string]*FlowPoint{}
-		var now *FlowPoint // whose reading is not complete
+		flows, do := flowStates{}, func(p FlowPoint) bool { return yield(p, nil) }
 		for s, err := range r.All() {
 			if err != nil {
 				yield(FlowPoint{}, err)
 				return
 			}
-			id, ok := flowOf(s.Object)
-			if now != nil && (!ok || id != now.Flow || s.At != now.At) {
-				if !yield(*now, nil) {
-					return
-				}
-				now = nil
-			}
-			if !ok {
-				continue
-			}
-			if now = flows[s.Object]; now == nil {
-				now = &FlowPoint{Flow: id}
-				flows[s.Object] = now
-			}
-			now.At = s.At
-			switch s.Metric {
-			case RTT:
-				now.RTT = time.Duration(s.Value) * time.Microsecond
-			case Window:
-				now.Window = int(s.Value)
-			case DeliveryRate:
-				now.Delivery = units.Rate(s.Value)
-			case Retransmitted:
-				now.Retransmitted = int(s.Value)
+			if !flows.add(s, do) {
+				return
 			}
 		}
-		if now != nil {
-			yield(*now, nil)
-		}
+		flows.end(do)
 	}
+}
+
+// flowStates turns samples into points of flows.
+type flowStates struct {
+	of  map[string]*FlowPoint
+	now *FlowPoint // whose reading is not complete
+}
+
+// add calls do with the point that ends with a sample, if any, and returns what it returned.
+func (f *flowStates) add(s Sample, do func(FlowPoint) bool) bool {
+	id, ok := flowOf(s.Object)
+	if f.now != nil && (!ok || id != f.now.Flow || s.At != f.now.At) && !f.end(do) {
+		return false
+	}
+	if !ok {
+		return true
+	}
+	if f.now = f.of[s.Object]; f.now == nil {
+		f.now = &FlowPoint{Flow: id}
+		if f.of == nil {
+			f.of = map[string]*FlowPoint{}
+		}
+		f.of[s.Object] = f.now
+	}
+	f.now.At = s.At
+	switch s.Metric {
+	case RTT:
+		f.now.RTT = time.Duration(s.Value) * time.Microsecond
+	case Window:
+		f.now.Window = int(s.Value)
+	case DeliveryRate:
+		f.now.Delivery = units.Rate(s.Value)
+	case Retransmitted:
+		f.now.Retransmitted = int(s.Value)
+	}
+	return true
+}
+
+// end calls do with the point whose reading is complete.
+func (f *flowStates) end(do func(FlowPoint) bool) bool {
+	now := f.now
+	f.now = nil
+	return now == nil || do(*now)
 }

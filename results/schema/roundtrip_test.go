@@ -51,7 +51,7 @@ func filled[T any]() *T {
 var fileColumns = map[string]string{
 	"Flow": "arm repeat verdict coflow flow src dst size_bytes arrival_us start_us end_us fct_us " +
 		"packets resent wire_bytes fluid_fct_us? first_byte_us? resent_bytes? rtt_min_us? " +
-		"rtt_median_us? background? setup_us? job? stage? task? attempt? outputs? from_stage? from_task? from_attempt?",
+		"rtt_median_us? ideal_us? slowdown? background? setup_us? job? stage? task? attempt? outputs? from_stage? from_task? from_attempt?",
 	"Coflow": "arm repeat verdict coflow width size_bytes arrival_us end_us cct_us fluid_cct_us? " +
 		"skew? slowest_flow? bottleneck? lone_us? slowdown? held_us? setup_us? " +
 		"serialisation_us? queueing_us? retransmission_us? host_us? latency_us? background? job? stage?",
@@ -66,7 +66,7 @@ var fileColumns = map[string]string{
 		"start_us input_end_us? compute_us? computed_us? end_us time_us outcome why?",
 	"Balance": "arm repeat verdict from_us interval_us cv",
 	"Share":   "arm repeat verdict coflow cause link time_us",
-	"Load":    "arm repeat verdict link rate_bps from_us interval_us bytes utilisation queue_bytes?",
+	"Load":    "arm repeat verdict link rate_bps from_us interval_us bytes utilisation payload_bytes? queue_bytes?",
 	"Drop":    "arm repeat verdict link rate_bps dropped_packets source",
 	"Moment": "arm repeat verdict kind coflow? flow? block? hop? pipeline? size_bytes at_us " +
 		"received_bytes sent_us?",

@@ -56,6 +56,8 @@ type Flow struct {
 	ResentBytes *units.Bytes       `csv:"resent_bytes" unit:"bytes" doc:"retransmitted payload"`
 	RTTMin      *time.Duration     `csv:"rtt_min_us" unit:"µs" doc:"least time from payload to its acknowledgement, at src"`
 	RTTMedian   *time.Duration     `csv:"rtt_median_us" unit:"µs" doc:"median of the same"`
+	Ideal       *time.Duration     `csv:"ideal_us" unit:"µs" doc:"fct of the same flow alone on the idle fabric; null for a flow of a task"`
+	Slowdown    *float64           `csv:"slowdown" unit:"ratio" doc:"fct over ideal"`
 	Background  bool               `csv:"background" is:"late" doc:"its coflow only loads the network; in no statistic"`
 	Setup       *time.Duration     `csv:"setup_us" unit:"µs" doc:"part of fct: from when it could send to start"`
 	Job         *workloads.JobID   `csv:"job" doc:"job whose task receives; such flows are in no statistic of fct, as their IDs differ between arms"`
@@ -169,6 +171,15 @@ type Job struct {
 // Item returns the ID and the Cluster of its metrics.Item.
 func (j *Job) Item() int { return metrics.JobItem(j.Job, j.Tasks != nil) }
 
+// Payload returns the bytes of the job's coflow and blocks and, of a job of tasks, of its input.
+func (j *Job) Payload() units.Bytes {
+	size := j.Size
+	if j.Input != nil {
+		size += *j.Input
+	}
+	return size
+}
+
 // Parts returns the parts of the job's time, by their number in metrics; nil for a job without tasks.
 func (j *Job) Parts() (out [metrics.JobParts]*time.Duration) {
 	out[metrics.JobWaiting], out[metrics.JobMapping], out[metrics.JobShuffling] = j.Waiting, j.Mapping, j.Shuffling
@@ -237,6 +248,7 @@ type Load struct {
 	Interval    time.Duration `csv:"interval_us" unit:"µs" doc:"length of the interval"`
 	Bytes       units.Bytes   `csv:"bytes" unit:"bytes" doc:"frame bytes in the interval"`
 	Utilisation float64       `csv:"utilisation" unit:"ratio" doc:"bytes over the capacity of the link in the interval"`
+	Payload     *units.Bytes  `csv:"payload_bytes" unit:"bytes" doc:"payload of flows and blocks that the host at its end received in the interval, each byte once; null for other links"`
 	Queue       *units.Bytes  `csv:"queue_bytes" unit:"bytes" doc:"longest queue ahead of the link in the interval, estimated"`
 }
 

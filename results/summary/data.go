@@ -15,6 +15,12 @@ import (
 // Repeat is one execution of an arm.
 type Repeat struct {
 	Records flows.Records
+	// Zero is the wall clock at time 0 of Records; zero in a simulation, whose times are those of the engine.
+	Zero time.Time `json:",omitzero"`
+	// Samples is the path of the samples of the trial (results/samples); "" if there are none.
+	Samples string `json:"-"`
+	// Ideals are those of Records.Flows (metrics.Ideals); nil if the fabric is unknown.
+	Ideals  []time.Duration `json:",omitempty"`
 	Verdict verdict.Verdict `json:",omitzero"`
 	// Completed are the numbers of items that the run completed, by their name ("coflows"), with or
 	// without a record; nil if they are not known.

@@ -14,6 +14,7 @@
 //	drop    the order in which a narrow terminal drops it (results/table)
 //	left    anything: aligned as text
 //	only    packets: the fluid model has no such column
+//	racks   its column in the table racks of exports, for a figure that is a list by rack
 //	place   its place among the columns, 0 unless stated; columns of one place are in the order of fields
 //
 // It writes no report (results/report) and reads no run (results/rundir).
@@ -96,6 +97,7 @@ type Figure struct {
 	Time   bool   // whether it is a completion time, or of one
 	Column string // in the table arms of exports; "" for none
 	Number bool   // whether it is one number
+	Racks  string // its column in the table racks of exports; "" unless it is a list of numbers by rack
 	List   *List  // of whose objects it is a figure; nil for one of the arm
 
 	Head, Short string // headings in its table
@@ -151,6 +153,27 @@ func (f *Figure) In(of reflect.Value) (x float64, ok bool) {
 	return metrics.Round6(x), true
 }
 
+// ByRack returns the values of an arm by rack, NaN for one that is not known; none if none is.
+func (f *Figure) ByRack(a *Declared) (out []float64) {
+	v, ok := f.at(reflect.ValueOf(a).Elem())
+	if !ok || f.Racks == "" {
+		return nil
+	}
+	for i := range v.Len() {
+		x := math.NaN()
+		switch of := v.Index(i).Interface().(type) {
+		case float64:
+			x = of
+		case metrics.Average:
+			if value, ok := of.Value(); ok {
+				x = metrics.Round6(value)
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
 // Cell returns the value as tables show it; "" if it is not known.
 func (f *Figure) Cell(of reflect.Value) string {
 	if v, ok := f.at(of); ok && v.Kind() == reflect.String {
@@ -176,6 +199,7 @@ func fields(t reflect.Type, above Figure) (out []*Figure) {
 			CSV:     field.Tag.Get("csv"),
 			Time:    above.Time,
 			Column:  field.Tag.Get("column"),
+			Racks:   field.Tag.Get("racks"),
 			List:    above.List,
 			table:   cmp.Or(field.Tag.Get("table"), above.table),
 			Head:    field.Tag.Get("head"),
@@ -244,12 +268,20 @@ func Figures() []*Figure {
 
 // Find returns the number with a key, such as tasks.shuffle.reduces_delayed; nil if there is none.
 func Find(key string) *Figure {
+	return find(func(f *Figure) bool { return f.Key == key && f.Number && f.List == nil })
+}
+
+// FindByRack returns the numbers by rack with a key, such as losses.resent_bytes_by_rack; nil if there are none.
+func FindByRack(key string) *Figure {
+	return find(func(f *Figure) bool { return f.Key == key && f.Racks != "" })
+}
+
+func find(is func(*Figure) bool) *Figure {
 	all := declared().figures
-	i := slices.IndexFunc(all, func(f *Figure) bool { return f.Key == key && f.Number && f.List == nil })
-	if i < 0 {
-		return nil
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i]
 	}
-	return all[i]
+	return nil
 }
 
 // Get returns a number by its key; false if it is not known.
@@ -273,6 +305,8 @@ type Declared struct {
 	JobBins     map[string]*Metric `json:"job_time_by_bin,omitempty"`   // by number
 	JobSizes    map[string]*Metric `json:"job_time_by_tasks,omitempty"` // by the least number of tasks of the class
 
+	FlowSlowdowns []FlowSlowdown `json:"fct_slowdown,omitempty" table:"FCT slowdown by size"`
+
 	Tasks       *Tasks     `json:"tasks,omitempty" table:"Tasks"`               // for runs with jobs of tasks
 	Placement   *Placement `json:"placement,omitempty" table:"Block placement"` // for runs with blocks
 	Coordinator *Decisions `json:"coordinator,omitempty" table:"Coordinator"`   // if there is a record
@@ -289,7 +323,7 @@ type Declared struct {
 // Compute fills in the figures of repeats with these numbers, on packets or not, with loads of links in intervals.
 func (a *Declared) Compute(repeats []Repeat, numbers metrics.Numbers, packets bool, interval time.Duration) {
 	a.Tasks, a.Placement, a.Coordinator = tasksOf(repeats, packets), placementOf(repeats), decisionsOf(repeats, packets)
-	a.Estimates = estimatesOf(repeats)
+	a.Estimates, a.FlowSlowdowns = estimatesOf(repeats), flowSlowdownsOf(repeats)
 	if packets {
 		a.Setup, a.Losses = setupOf(repeats), lossesOf(repeats)
 		a.timing(repeats, numbers, interval)

@@ -3,7 +3,9 @@ package summary
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +54,12 @@ func TestFigures(t *testing.T) {
 			}
 			seen[column] = true
 		}
+		if f.Racks != "" {
+			if seen["racks "+f.Racks] || f.Number || f.List != nil {
+				t.Errorf("%s: second column %s of racks, or it is no list by rack", f.Key, f.Racks)
+			}
+			seen["racks "+f.Racks] = true
+		}
 	}
 	if len(left) > 0 {
 		t.Errorf("definitions of no figure: %v", left)
@@ -94,5 +102,24 @@ func TestUnknown(t *testing.T) {
 	}
 	if f := Find("tasks.makespan_us"); f.Cell(reflect.ValueOf(&a).Elem()) != "1.50 µs" {
 		t.Errorf("cell %q", f.Cell(reflect.ValueOf(&a).Elem()))
+	}
+}
+
+// Figures by rack have a value for each rack that is known.
+func TestByRack(t *testing.T) {
+	a := Declared{Losses: &Losses{ByRack: []float64{1514, 0}}, Tasks: &Tasks{}}
+	a.Tasks.Shuffle.Saturated = []Average{{Sum: 1, N: 4}, {}}
+	resent, saturated := FindByRack("losses.resent_bytes_by_rack"), FindByRack("tasks.shuffle.saturated")
+	if got := resent.ByRack(&a); !slices.Equal(got, []float64{1514, 0}) {
+		t.Errorf("retransmitted %v", got)
+	}
+	if got := saturated.ByRack(&a); len(got) != 2 || got[0] != 0.25 || !math.IsNaN(got[1]) {
+		t.Errorf("saturated %v", got)
+	}
+	if got := resent.ByRack(&Declared{}); got != nil {
+		t.Errorf("of nothing %v", got)
+	}
+	if FindByRack("links.busy") != nil || Find("losses.resent_bytes_by_rack") != nil || Find("links.busy").ByRack(&a) != nil {
+		t.Error("numbers are not by rack")
 	}
 }

@@ -162,7 +162,7 @@ type Shuffle struct {
 	ReducesDelayed Average   `json:"reduces_delayed,omitzero" unit:"share" column:"reduces_delayed" head:"reduces delayed" drop:"4"`
 	SpacePeak      Average   `json:"space_peak_bytes,omitzero" column:"space_peak_bytes" head:"outputs stored, peak" drop:"2" place:"2"`
 	SpaceMean      Average   `json:"space_mean_bytes,omitzero" column:"space_mean_bytes" head:"outputs stored, average" drop:"1" place:"2"`
-	Saturated      []Average `json:"saturated,omitempty"`
+	Saturated      []Average `json:"saturated,omitempty" unit:"share" racks:"saturated"`
 	SaturatedMean  Average   `json:"saturated_mean,omitzero" unit:"share" column:"saturated" head:"links saturated"`
 	MostSaturated  string    `json:"-" head:"most saturated rack" drop:"3" place:"1"`
 }

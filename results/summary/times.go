@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"strconv"
+	"strings"
 
 	"testbed/results/metrics"
 )
@@ -24,6 +25,17 @@ type Metric struct {
 	Paired  *PairedSpeedup   `json:"paired,omitempty"`
 	Fluid   *FluidPrediction `json:"fluid,omitempty"`
 	Early   []string         `json:"early,omitempty"`
+}
+
+// Metric returns the field of a completion time, by its key (metrics.Times).
+func (a *Declared) Metric(key string) **Metric {
+	v := reflect.ValueOf(a).Elem()
+	for field, at := range v.Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name == key {
+			return at.Addr().Interface().(**Metric)
+		}
+	}
+	panic("no field of summary.Declared has the key " + key)
 }
 
 // TimeColumns returns the figures of a Metric that tables of completion times have, in the order of their columns.

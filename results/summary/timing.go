@@ -52,11 +52,11 @@ type Traffic struct {
 type Links struct {
 	Interval float64 `json:"interval_us"`
 	Links    int     `json:"links"`
-	Mean     Average `json:"mean" unit:"share" head:"mean utilisation" place:"5"`
-	Peak     float64 `json:"peak" unit:"share" head:"peak" place:"5"`
+	Mean     Average `json:"mean" unit:"share" column:"mean" head:"mean utilisation" place:"5"`
+	Peak     float64 `json:"peak" unit:"share" column:"peak" head:"peak" place:"5"`
 	MedianCv float64 `json:"median_cv" unit:"index" head:"median Cv" place:"5"`
-	Busy     Average `json:"busy" unit:"share" head:"time above 90 %" place:"5"`
-	Queue    Average `json:"busiest_uplink_queue_bytes,omitzero" head:"queue of busiest uplink" place:"5"`
+	Busy     Average `json:"busy" unit:"share" column:"busy" head:"time above 90 %" place:"5"`
+	Queue    Average `json:"busiest_uplink_queue_bytes,omitzero" column:"busiest_uplink_queue_bytes" head:"queue of busiest uplink" place:"5"`
 }
 
 // busyLoad is the utilisation above which a link is busy.
@@ -68,7 +68,7 @@ type Losses struct {
 	Dropped int         `json:"dropped_packets"`
 	Links   []LinkDrops `json:"links"`
 	Resent  int         `json:"resent_packets"`
-	ByRack  []float64   `json:"resent_bytes_by_rack,omitempty" unit:"bytes"`
+	ByRack  []float64   `json:"resent_bytes_by_rack,omitempty" unit:"bytes" racks:"resent_bytes"`
 }
 
 // LinkDrops is the number of packets that the queue ahead of one directed link dropped.

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"strings"
 )
 
@@ -94,11 +95,9 @@ var things = map[string]string{
 	"write":    "verm",
 	"map-read": "green",
 	"control":  "sky",
-	// Parts of a timeline, and saturation of racks.
-	"not saturated": "sky",
-	"saturated":     "verm",
-	"flow":          "blue",
-	"last flow":     "verm",
+	// Parts of a timeline.
+	"flow":      "blue",
+	"last flow": "verm",
 }
 
 // Known reports whether a thing has a tone of its own.
@@ -154,6 +153,23 @@ func Load(x float64) Tone {
 	i := min(int(at), len(loads)-2)
 	part := at - float64(i)
 	return Tone{loads[i].Light.Mix(loads[i+1].Light, part), loads[i].Dark.Mix(loads[i+1].Dark, part)}
+}
+
+var written = regexp.MustCompile(`:#[0-9A-Fa-f]{6}\b`)
+
+// Themed returns an SVG in which the variables of CSS replace colours on light ground, and that of ink black.
+func Themed(svg string) string {
+	variable := map[string]string{":#000000": ":var(--ink)"}
+	for i, t := range arms {
+		variable[":"+t.Light.String()] = fmt.Sprintf(":var(--a%d)", i)
+	}
+	for i, t := range loads {
+		variable[":"+t.Light.String()] = fmt.Sprintf(":var(--load%d)", i)
+	}
+	for _, t := range tones {
+		variable[":"+t.Light.String()] = fmt.Sprintf(":var(--%s)", t.name)
+	}
+	return written.ReplaceAllStringFunc(svg, func(c string) string { return cmp.Or(variable[strings.ToLower(c)], c) })
 }
 
 // CSS returns the style sheet of all tones: a variable for each name, such as --ink, for each arm, --a0 and so on, and

@@ -134,12 +134,7 @@ func Noise(ctx context.Context, o NoiseOptions) (_ *calibration.Noise, err error
 }
 
 // noiseMetrics are the completion times whose noise is measured, by their keys.
-var noiseMetrics = []struct {
-	key   string
-	items func(r *rundir.Run, arm string) []metrics.Item
-}{
-	{"cct", (*rundir.Run).CCTs}, {"fct", (*rundir.Run).FCTs}, {"write_time", (*rundir.Run).WriteTimes}, {"request_time", (*rundir.Run).RequestTimes},
-}
+var noiseMetrics = []string{"cct", "fct", "write_time", "request_time"}
 
 // noisePair holds the items of two identical runs, by metric.
 type noisePair map[string][2][]metrics.Item
@@ -169,8 +164,8 @@ func (m *machine) noisePair(ctx context.Context, seed uint64, c *calibration.Cal
 		return nil, "", err
 	}
 	p := noisePair{}
-	for _, x := range noiseMetrics {
-		p[x.key] = [2][]metrics.Item{x.items(r, "first"), x.items(r, "second")}
+	for _, key := range noiseMetrics {
+		p[key] = [2][]metrics.Item{r.Times(key, "first"), r.Times(key, "second")}
 	}
 	return p, "", nil
 }
@@ -189,9 +184,9 @@ var noiseStatistics = []struct {
 // judgeNoise computes all figures of pairs, which must not be empty.
 func judgeNoise(pairs []noisePair) *calibration.Noise {
 	out := &calibration.Noise{Noise: metrics.Noise{Pairs: len(pairs), Total: map[string]metrics.Deviations{}, Between: map[string]metrics.Deviations{}}}
-	for _, x := range noiseMetrics {
+	for _, key := range noiseMetrics {
 		pair := func(i int, noise *metrics.Deviations) metrics.Paired {
-			return metrics.Pair(pairs[i][x.key][0], pairs[i][x.key][1], uint64(i), noise)
+			return metrics.Pair(pairs[i][key][0], pairs[i][key][1], uint64(i), noise)
 		}
 		alone := make([]metrics.Paired, len(pairs))
 		var halves [2][]metrics.Paired
@@ -200,7 +195,7 @@ func judgeNoise(pairs []noisePair) *calibration.Noise {
 			halves[i%2] = append(halves[i%2], alone[i])
 		}
 		total, between := noiseOf(alone)
-		out.Total[x.key], out.Between[x.key] = total, between
+		out.Total[key], out.Between[key] = total, between
 		var other [2]metrics.Deviations
 		for i := range other {
 			_, other[i] = noiseOf(halves[1-i])
@@ -210,7 +205,7 @@ func judgeNoise(pairs []noisePair) *calibration.Noise {
 			widened[i] = pair(i, &other[i%2])
 		}
 		for _, s := range noiseStatistics {
-			out.Figures = append(out.Figures, calibration.FalsePositives{Metric: x.key, Statistic: s.key, Pairs: len(pairs),
+			out.Figures = append(out.Figures, calibration.FalsePositives{Metric: key, Statistic: s.key, Pairs: len(pairs),
 				Alone: shareOf(alone, s.of), Widened: shareOf(widened, s.of), Deviation: *s.deviation(&total), Between: *s.deviation(&between)})
 		}
 	}

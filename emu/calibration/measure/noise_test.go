@@ -32,8 +32,8 @@ func madeUp(n int, common, own float64) []noisePair {
 			}
 		}
 		out[i] = noisePair{}
-		for _, x := range noiseMetrics {
-			out[i][x.key] = both
+		for _, key := range noiseMetrics {
+			out[i][key] = both
 		}
 	}
 	return out

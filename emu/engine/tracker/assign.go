@@ -61,9 +61,20 @@ func (t *Tracker) assign(h topo.HostID) error {
 	} else {
 		t.show(h)
 		t.scheduler.Assign(&t.view, &t.answer)
+		if t.cfg.Watcher != nil {
+			t.cfg.Watcher(&t.view, &t.answer)
+		}
 		t.hide(h)
 	}
-	if err := t.apply(h, &t.answer); err != nil {
+	if t.answer.Answer != nil {
+		t.command(Decided{t.answer.Answer, t.answer.Latency})
+	}
+	err := t.answer.Err
+	if err == nil {
+		err = t.apply(h, &t.answer)
+	}
+	t.answer.Latency = 0 // for commands that are not part of an answer
+	if err != nil {
 		return fmt.Errorf("scheduler %T: host %d: %w", t.cfg.Scheduler, h, err)
 	}
 	t.relieve()
@@ -187,7 +198,7 @@ func (t *Tracker) launch(st *stage, i int32, h topo.HostID) {
 	}}
 	a.source = -1
 	t.set(st, i, running)
-	cmd := StartAttempt{Attempt: a.ID, Kind: st.Kind, Host: h, Source: -1}
+	cmd := StartAttempt{Attempt: a.ID, Kind: st.Kind, Host: h, Source: -1, After: t.answer.Latency}
 	if !st.fetches() && st.Tasks[i].InputSize > 0 {
 		if a.source, a.Locality = t.replica(a); a.source < 0 {
 			t.none = append(t.none, refusal{st, i})

@@ -255,7 +255,7 @@ func (t *Tracker) stop(a *attempt, why string, failed bool) {
 	a.Killing = true
 	t.stopping[a.ID] = a
 	t.shown(a)
-	t.command(StopAttempt{Attempt: a.ID, Host: a.Host, Why: why, Failed: failed})
+	t.command(StopAttempt{Attempt: a.ID, Host: a.Host, Why: why, Failed: failed, After: t.answer.Latency})
 }
 
 // kill stops an attempt. Its task is pending again, unless it has other attempts.

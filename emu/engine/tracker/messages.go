@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"time"
+
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -107,6 +109,8 @@ type StartAttempt struct {
 	Input    workloads.BlockID
 	Size     units.Bytes // of Input; 0 if the attempt reads nothing
 	Source   topo.HostID // of the replica to read; -1 if the attempt reads nothing
+	// After is the time until the host begins (policies.Assignment.Latency).
+	After time.Duration
 }
 
 // ReadFrom makes an attempt read its whole input again, from another replica.
@@ -181,6 +185,13 @@ type StopAttempt struct {
 	Why     string
 	// Failed reports whether the attempt cannot continue. Otherwise it is no longer needed.
 	Failed bool
+	After  time.Duration // until the host stops, as in StartAttempt
+}
+
+// Decided is a decision that a process outside of the program made.
+type Decided struct {
+	Answer  []byte
+	Latency time.Duration
 }
 
 // DropOutputs deletes all outputs of a job for later stages: it begins again.
@@ -195,6 +206,7 @@ type JobFailed struct {
 	Why string
 }
 
+func (Decided) command()      {}
 func (StartAttempt) command() {}
 func (ReadFrom) command()     {}
 func (StartFetch) command()   {}

@@ -49,6 +49,8 @@ type Config struct {
 	// Cluster returns the state of the cluster that a scheduler with these needs may know, at the
 	// time of the current step. If it is nil, the scheduler sees the fabric and the lost hosts.
 	Cluster func(policies.Needs) *policies.Cluster
+	// Watcher is notified of each decision; nil for none. The views then have StageState.Pending.
+	Watcher func(*policies.TaskView, *policies.Assignment)
 	// Seed is the seed of the choice of replicas and of the order of fetches. Draws are keyed by
 	// job, task and attempt, so that arms can be compared in pairs.
 	Seed uint64
@@ -152,6 +154,7 @@ func New(cfg Config) (*Tracker, error) {
 	}
 	t.scheduler = cfg.Scheduler.New()
 	t.fetcher, _ = t.scheduler.(policies.Fetcher)
+	t.needs.AsksPending = t.needs.AsksPending && cfg.Watcher == nil
 	if t.needs.AsksPending {
 		t.view.Near = t.pending
 	}
@@ -223,6 +226,9 @@ func (t *Tracker) event(ev Event) error {
 	}
 	return fmt.Errorf("unknown event %T", ev)
 }
+
+// Instance returns the instance of the scheduler.
+func (t *Tracker) Instance() policies.TaskInstance { return t.scheduler }
 
 // NextWake returns the time at which Step must be called even without events.
 func (t *Tracker) NextWake() time.Duration {

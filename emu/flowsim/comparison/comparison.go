@@ -19,9 +19,12 @@ import (
 	"time"
 
 	"testbed/emu/flowsim"
+	"testbed/emu/outside"
 	"testbed/emu/parallel"
 	"testbed/policies"
 	"testbed/policies/catalog"
+	"testbed/policies/external"
+	"testbed/results/safefile"
 	"testbed/results/tracestats"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -34,11 +37,14 @@ type Policy struct {
 	Params map[string]any `json:"params,omitempty"`
 }
 
-// ParsePolicy parses a policy such as "aalo" or "aalo:interval=8ms,queues=4". The error joins
-// all errors found.
-func ParsePolicy(text string) (Policy, error) {
+// ParsePolicy parses a policy of a role such as "aalo" or "aalo:interval=8ms,queues=4", or "exec=python3 mine.py" or
+// "wasm=mine.wasm,memory=1MB" for one outside of the program. The error joins all errors found.
+func ParsePolicy(role, text string) (Policy, error) {
 	name, rest, given := strings.Cut(text, ":")
 	p := Policy{Name: name}
+	if key, _, _ := strings.Cut(text, "="); catalog.IsExternal(key) {
+		p.Name, rest, given = key, text, true
+	}
 	if given {
 		p.Params = map[string]any{}
 		for pair := range strings.SplitSeq(rest, ",") {
@@ -49,13 +55,24 @@ func ParsePolicy(text string) (Policy, error) {
 			if _, twice := p.Params[key]; twice {
 				return Policy{}, fmt.Errorf("policy %q: parameter %q twice", text, key)
 			}
-			p.Params[key] = scalar(value)
+			if p.Params[key] = scalar(value); key == catalog.Exec {
+				p.Params[key] = command(value)
+			}
 		}
 	}
-	if err := errors.Join(catalog.All().Check(catalog.RoleCoflow, p.Name, p.Params)...); err != nil {
+	if err := errors.Join(catalog.All().Check(role, p.Name, p.Params)...); err != nil {
 		return Policy{}, err
 	}
 	return p, nil
+}
+
+// command returns the words of a command.
+func command(text string) []any {
+	var list []any
+	for _, word := range strings.Fields(text) {
+		list = append(list, word)
+	}
+	return list
 }
 
 // scalar returns a value as YAML would read it.
@@ -75,9 +92,17 @@ func scalar(s string) any {
 // String returns the form that ParsePolicy parses, with parameters in order of name.
 func (p Policy) String() string {
 	var b strings.Builder
-	b.WriteString(p.Name)
-	for i, key := range slices.Sorted(maps.Keys(p.Params)) {
-		b.WriteString(map[bool]string{true: ":", false: ","}[i == 0])
+	between := ":"
+	if b.WriteString(p.Name); catalog.IsExternal(p.Name) {
+		b.WriteString("=" + strings.Trim(fmt.Sprint(p.Params[p.Name]), "[]"))
+		between = ","
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Params)) {
+		if key == p.Name {
+			continue
+		}
+		b.WriteString(between)
+		between = ","
 		fmt.Fprintf(&b, "%s=%v", key, p.Params[key])
 	}
 	return b.String()
@@ -261,11 +286,21 @@ func (x Study) prepare(atOnce int) (*study, error) {
 }
 
 // simulate simulates the policy.
-func (r run) simulate(ctx context.Context, clock func() time.Duration, report func(flowsim.Progress)) error {
+func (r run) simulate(ctx context.Context, clock func() time.Duration, report func(flowsim.Progress)) (err error) {
 	p := r.Policies[r.policy]
 	s, err := p.scheduler()
 	if err != nil {
 		return err
+	}
+	if x, ok := s.(*external.Scheduler); ok {
+		policy, failed := outside.Start(ctx, x.Settings, outside.Options{Read: safefile.Read})
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, policy.Close()) }()
+		if err := x.Open(policy, r.fabric, 0); err != nil {
+			return err
+		}
 	}
 	began := clock()
 	got, err := flowsim.Run(ctx, flowsim.Config{

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/emu/flowsim"
+	"testbed/policies/catalog"
 	"testbed/results/table"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -32,7 +33,7 @@ func trace(t testing.TB, text string) *workloads.Trace {
 func named(t testing.TB, texts ...string) (out []Policy) {
 	t.Helper()
 	for _, text := range texts {
-		p, err := ParsePolicy(text)
+		p, err := ParsePolicy(catalog.RoleCoflow, text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,7 @@ func TestParsePolicy(t *testing.T) {
 		"sebf:deadline=1.5,key=initial":       {Name: "sebf", Params: map[string]any{"deadline": 1.5, "key": "initial"}},
 		"philae:conserve=false,pilots=number": {Name: "philae", Params: map[string]any{"conserve": false, "pilots": "number"}},
 	} {
-		got, err := ParsePolicy(text)
+		got, err := ParsePolicy(catalog.RoleCoflow, text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -74,7 +75,7 @@ func TestParsePolicy(t *testing.T) {
 		"sebf:deadline=-1":              "deadline",
 		"sebf:key=initial,,backfill=no": "expected parameters such as",
 	} {
-		if _, err := ParsePolicy(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParsePolicy(catalog.RoleCoflow, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v: want %q", text, err, want)
 		}
 	}

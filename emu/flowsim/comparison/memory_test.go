@@ -13,6 +13,7 @@ import (
 
 	"testbed/emu/flowsim"
 	"testbed/emu/longtest"
+	"testbed/policies/catalog"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -54,7 +55,7 @@ func TestMemory(t *testing.T) {
 			{1, 300, 300, 300}, {5, 100, 100, 300}, {200, 10, 10, 300}, {1000, 3, 3, 300}, {2000, 1, 1, 300}, {400, 1, 1, 4000}, {20, 30, 30, 4000},
 		} {
 			trace := crossed(s.n, s.mappers, s.reducers, s.ports)
-			p, err := ParsePolicy(policy)
+			p, err := ParsePolicy(catalog.RoleCoflow, policy)
 			if err != nil {
 				t.Fatal(err)
 			}

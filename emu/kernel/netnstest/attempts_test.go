@@ -64,6 +64,10 @@ func TestAttempts(t *testing.T) {
 		if ok := tt.ok || !tt.judged; (err == nil) != ok || judged != tt.judged {
 			t.Errorf("%s %s: %v, judged: %t, want success: %t\n%s", tt.rule, tt.letters, err, judged, ok, out)
 		}
+		before := tt.letters[:tt.runs-1]
+		if want, got := len(before)-strings.Count(before, "y"), strings.Count(out, longtest.Repeated); got != want {
+			t.Errorf("%s %s: %d repeats are reported, want %d\n%s", tt.rule, tt.letters, got, want, out)
+		}
 		if tt.rule == trials && !strings.Contains(out, "4 of 5 runs must succeed: fails in 8.1 % of all cases where 90.0 % of runs succeed") {
 			t.Errorf("%s: does not print its rule\n%s", tt.letters, out)
 		}

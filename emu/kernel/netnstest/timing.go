@@ -3,6 +3,8 @@ package netnstest
 import (
 	"fmt"
 	"testing"
+
+	"testbed/emu/longtest"
 )
 
 // attempts is the maximum number of runs of a test that judges timing: other processes may load the
@@ -46,11 +48,13 @@ func Timing(t *testing.T, f func(t *testing.T) (ok bool)) {
 		if !t.Run(fmt.Sprintf("attempt=%d", n), once) || ok {
 			return
 		}
-		t.Logf("attempt %d was out of bounds%s", n, because(why))
+		said := fmt.Sprintf("attempt %d was out of bounds%s", n, because(why))
 		if spent == disturbances {
+			t.Log(said)
 			notJudged(t, why)
 			return
 		}
+		t.Log(longtest.Repeated + said)
 		if why != "" {
 			awaitQuiet(t)
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"testbed/emu/longtest"
 )
 
 // Trials is the decision rule of a test whose runs can differ in their result, such as one that
@@ -81,19 +83,19 @@ func (tr Trials) Run(t *testing.T, f func(t *testing.T) (ok bool)) {
 	t.Log(tr)
 	succeeded, failed, spent := 0, 0, 0
 	for over := false; !over; {
-		why, skipped := "", false
+		why, skipped, ok := "", false, false
 		once := func(t *testing.T) {
 			defer func() { skipped = t.Skipped() }()
 			w := observe(t)
-			if f(t) {
+			if ok = f(t); ok {
 				succeeded++
 			} else if why = disturbed(t, w); why != "" {
 				spent++
 			} else {
 				failed++
 			}
-			var ok bool
-			if over, ok = tr.decided(succeeded, failed); over && !ok {
+			var passed bool
+			if over, passed = tr.decided(succeeded, failed); over && !passed {
 				t.Errorf("%d of %d runs succeeded; %v", succeeded, succeeded+failed, tr)
 			}
 		}
@@ -103,11 +105,16 @@ func (tr Trials) Run(t *testing.T, f func(t *testing.T) (ok bool)) {
 		if skipped {
 			t.Skip("a run was skipped")
 		}
-		t.Logf("%d runs succeeded, %d failed, %d were disturbed and do not count%s", succeeded, failed, spent, because(why))
+		said := fmt.Sprintf("%d runs succeeded, %d failed, %d were disturbed and do not count%s", succeeded, failed, spent, because(why))
 		if spent > tr.spare() {
+			t.Log(said)
 			notJudged(t, why)
 			return
 		}
+		if !ok && !over {
+			said = longtest.Repeated + said
+		}
+		t.Log(said)
 		if why != "" {
 			awaitQuiet(t)
 		}

@@ -304,13 +304,16 @@ func writeTiming(dir string, s Spec, in report.Input, rows map[string]int) error
 					shares = append(shares, schema.Share{Key: key, Coflow: c.Coflow, Cause: cause, Link: link, Time: part})
 				}
 			}
-			for l, name := range []string{"leaf0>spine0", "spine0>leaf0", "h0-00>leaf0", "h1-00>leaf1"} {
+			for l, name := range []string{"leaf0>spine0", "spine0>leaf0", "h0-00>leaf0", "leaf1>h1-00"} {
 				drops = append(drops, schema.Drop{Key: key, Link: name, Rate: 10 * units.Mbps, Dropped: 100 * l * (k + 1),
 					Source: summary.DropsKernel})
 				for i := range 20 {
 					load := schema.Load{Key: key, Link: name, Rate: 10 * units.Mbps, From: time.Duration(i) * 100 * time.Millisecond, Interval: 100 * time.Millisecond,
 						Bytes: units.Bytes((l + 1) * i % 7 * 20_000)}
 					load.Utilisation = float64(load.Bytes*8) / 1e6
+					if payload := load.Bytes * 9 / 10; l == 3 {
+						load.Payload = &payload
+					}
 					if queue := load.Bytes / 10; l != 3 { // else unknown
 						load.Queue = &queue
 					}

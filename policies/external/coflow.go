@@ -1,0 +1,198 @@
+package external
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"testbed/policies"
+	"testbed/topo/words"
+	"testbed/workloads"
+)
+
+// Scheduler is a coflow policy that a process implements.
+type Scheduler struct{ Policy }
+
+// Coflow returns a coflow policy before its conversation.
+func Coflow(s Settings) *Scheduler {
+	return &Scheduler{Policy{Settings: s, role: role{"coflow", map[string]func(*policies.Needs) *bool{
+		"sizes":            func(n *policies.Needs) *bool { return &n.Sizes },
+		"totals":           func(n *policies.Needs) *bool { return &n.Totals },
+		"flows":            func(n *policies.Needs) *bool { return &n.Flows },
+		"new_flows":        func(n *policies.Needs) *bool { return &n.NewFlows },
+		"pilot_flows":      func(n *policies.Needs) *bool { return &n.PilotFlows },
+		"most_sent":        func(n *policies.Needs) *bool { return &n.MostSent },
+		"ignores_progress": func(n *policies.Needs) *bool { return &n.IgnoresProgress },
+		"ignores_links":    func(n *policies.Needs) *bool { return &n.IgnoresLinks },
+	}}}}
+}
+
+// Triggers returns those of the process; none before Open.
+func (s *Scheduler) Triggers() policies.Triggers { return policies.Triggers(s.greeting.Triggers) }
+
+// New returns the instance that holds the conversation or, without one, answers from a log.
+func (s *Scheduler) New() policies.CoflowInstance {
+	return &instance{decisions: decisions{p: &s.Policy}, sizes: s.Needs().Sizes}
+}
+
+type instance struct {
+	decisions
+	sizes bool // are shown
+	views binaryViews
+}
+
+// Decide implements policies.CoflowInstance.
+func (x *instance) Decide(v *policies.CoflowView, s *policies.Schedule) {
+	s.Answer, s.Latency, s.Err = x.decide(
+		func(b []byte) []byte {
+			if x.p.greeting.Views == Binary {
+				return x.views.append(b, x.n, v)
+			}
+			return append(x.appendView(b, v), '}', '\n')
+		},
+		func(line []byte) (bool, error) { return x.read(line, s) })
+}
+
+// answer is a schedule of a process.
+type answer struct {
+	reply
+	Steps     []step             `json:"steps"`
+	Budgets   []float64          `json:"budgets"`
+	Queues    []int              `json:"queues"`
+	Watch     []int64            `json:"watch"`
+	WatchMost []int64            `json:"watch_most"`
+	Pilots    []workloads.FlowID `json:"pilots"`
+	Wake      time.Duration      `json:"wake"`
+}
+
+type step struct {
+	Coflows []int         `json:"coflows"`
+	Rule    string        `json:"rule"`
+	Part    string        `json:"part"`
+	Only    string        `json:"only"`
+	Budget  int           `json:"budget"`
+	Within  time.Duration `json:"within"`
+	Rates   []rate        `json:"rates"`
+}
+
+type rate struct {
+	Flow workloads.FlowID `json:"flow"`
+	Rate float64          `json:"rate"`
+}
+
+// The names of rules, parts and selections, by value.
+var (
+	Rules = []string{"free", "max_min", "equal_split", "greedy", "madd", "slowest_rate", "exclusive_ports", "proportional", "explicit"}
+	Parts = []string{"all", "pilots", "others", "chosen"}
+	Onlys = []string{"everyone", "skipped", "served"}
+)
+
+// read fills a schedule from a line. It reports whether the line is an answer.
+func (x *instance) read(line []byte, s *policies.Schedule) (bool, error) {
+	var a answer
+	if !a.scan(line) || a.Type != "schedule" || a.N != x.n {
+		a = answer{}
+		if is, err := x.parse(line, "schedule", "decide", &a, &a.reply); err != nil || !is {
+			return false, err
+		}
+	}
+	for i, st := range a.Steps {
+		out := policies.Step{Coflows: st.Coflows, Budget: st.Budget, Within: st.Within}
+		for _, named := range []struct {
+			key, value string
+			names      []string
+			set        func(uint8)
+		}{
+			{"rule", st.Rule, Rules, func(n uint8) { out.Rule = policies.Rule(n) }},
+			{"part", st.Part, Parts, func(n uint8) { out.Part = policies.Part(n) }},
+			{"only", st.Only, Onlys, func(n uint8) { out.Only = policies.Only(n) }},
+		} {
+			at := slices.Index(named.names, named.value)
+			if named.value == "" && named.key != "rule" {
+				at = 0
+			}
+			if at < 0 {
+				return false, fmt.Errorf("schedule: step %d: %s %q: must be %s", i, named.key, named.value, words.Or(named.names))
+			}
+			named.set(uint8(at))
+		}
+		for _, r := range st.Rates {
+			out.Rates = append(out.Rates, policies.FlowRate(r))
+		}
+		s.Steps = append(s.Steps, out)
+	}
+	s.Budgets, s.Queues, s.Watch = append(s.Budgets, a.Budgets...), append(s.Queues, a.Queues...), append(s.Watch, a.Watch...)
+	s.WatchMost, s.Pilots, s.Wake = append(s.WatchMost, a.WatchMost...), append(s.Pilots, a.Pilots...), a.Wake
+	return true, nil
+}
+
+// appendView appends the message "decide" but its last brace. Numbers that are 0 are left out of coflows.
+func (x *instance) appendView(b []byte, v *policies.CoflowView) []byte {
+	b = append(x.begin(b, "decide", v.Cluster), `,"coflows":[`...)
+	for i := range v.Coflows {
+		b = append(x.appendCoflow(b, &v.Coflows[i]), ',')
+	}
+	return closed(b)
+}
+
+func (x *instance) appendCoflow(b []byte, c *policies.CoflowState) []byte {
+	b = strconv.AppendInt(append(b, `{"id":`...), int64(c.ID), 10)
+	b = number(b, `,"arrival":`, int64(c.Arrival))
+	b = number(b, `,"width":`, int64(c.Width))
+	b = number(b, `,"senders":`, int64(c.Senders))
+	b = number(b, `,"receivers":`, int64(c.Receivers))
+	b = number(b, `,"left":`, int64(c.Left))
+	b = number(b, `,"sent":`, int64(c.Sent))
+	b = number(b, `,"most_sent":`, int64(c.MostSent))
+	b = number(b, `,"queue":`, int64(c.Queue))
+	b = number(b, `,"since":`, int64(c.Since))
+	b = number(b, `,"finished":`, int64(c.Finished))
+	b = number(b, `,"median":`, int64(c.Median))
+	b = number(b, `,"pilots":`, int64(c.Pilots))
+	b = number(b, `,"pilots_left":`, int64(c.PilotsLeft))
+	b = number(b, `,"pilot_sent":`, int64(c.PilotSent))
+	b = number(b, `,"size":`, int64(c.Size))
+	b = number(b, `,"largest":`, int64(c.Largest))
+	b = number(b, `,"remaining":`, int64(c.Remaining))
+	b = number(b, `,"bound":`, int64(c.Bound))
+	b = column(b, `,"links":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Link), true })
+	b = column(b, `,"link_flows":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Flows), true })
+	if x.sizes {
+		b = column(b, `,"link_remaining":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Remaining), true })
+	}
+	if c.PilotsLeft > 0 {
+		b = column(b, `,"link_pilots":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Pilots), true })
+	}
+	b = column(b, `,"idle_links":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Link), !l.Begun })
+	if len(c.Flows) > 0 {
+		b = append(b, `,"flows":[`...)
+		for i := range c.Flows {
+			f := &c.Flows[i]
+			b = row(b, int64(f.ID), int64(f.Src), int64(f.Dst), flag(f.Pilot), int64(f.Sent), int64(f.Size), int64(f.Remaining))
+			b = append(b[:len(b)-2], `,[`...)
+			for _, l := range f.Path {
+				b = append(strconv.AppendInt(b, int64(l), 10), ',')
+			}
+			b = append(closed(b), ']', ',')
+		}
+		b = closed(b)
+	}
+	return append(b, '}')
+}
+
+// column appends a key and the numbers of the links that have one, unless none has.
+func column(b []byte, key string, links []policies.LinkState, of func(*policies.LinkState) (int64, bool)) []byte {
+	before := len(b)
+	b = append(b, key...)
+	began := len(b)
+	for i := range links {
+		if n, has := of(&links[i]); has {
+			b = append(strconv.AppendInt(b, n, 10), ',')
+		}
+	}
+	if len(b) == began {
+		return b[:before]
+	}
+	return closed(b)
+}
