@@ -140,8 +140,9 @@ func (x *coflows) begin(c *coflow, flows []*flow) {
 	x.look = true
 	if c.free {
 		for _, f := range flows {
-			f.ceiling = policies.NoLimit
-			x.startFlow(f, f.ceiling)
+			if f.ceiling = policies.NoLimit; x.lostOf(f.Src, f.Dst) < 0 {
+				x.startFlow(f, f.ceiling)
+			}
 		}
 	} else {
 		if !slices.Contains(x.waiting, c) {

@@ -76,6 +76,7 @@ type later struct {
 	at     time.Duration
 	starts bool
 	id     jobs.AttemptID
+	host   topo.HostID
 	cmds   []tracker.Command
 }
 
@@ -247,10 +248,10 @@ func (x *tasks) delay(cmd tracker.Command) bool {
 	}
 	switch cmd := cmd.(type) {
 	case tracker.StartAttempt:
-		return cmd.After > 0 && add(cmd.After, later{starts: true, id: cmd.Attempt, cmds: []tracker.Command{cmd}})
+		return (cmd.After > 0 || len(x.later) > 0) && add(cmd.After, later{starts: true, id: cmd.Attempt, host: cmd.Host, cmds: []tracker.Command{cmd}})
 	case tracker.StopAttempt:
 		if cmd.After > 0 {
-			return add(cmd.After, later{cmds: []tracker.Command{cmd}})
+			return add(cmd.After, later{host: cmd.Host, cmds: []tracker.Command{cmd}})
 		}
 		if l := start(cmd.Attempt); l != nil { // the host never knows of it
 			l.starts, l.cmds = false, nil
@@ -303,9 +304,6 @@ func (x *tasks) step() error {
 			return err
 		}
 	}
-	if err := x.arrive(); err != nil {
-		return err
-	}
 	evs := x.events
 	x.events = nil
 	cmds, err := x.tracker.Step(x.now, evs...)
@@ -317,7 +315,7 @@ func (x *tasks) step() error {
 			return err
 		}
 	}
-	return nil
+	return x.arrive() // after what the tracker makes of the events: a start may read from a host that is lost
 }
 
 // do carries out a command, now or when it reaches its host.
@@ -370,14 +368,7 @@ func (x *tasks) carryOut(cmd tracker.Command) error {
 		x.discardSaved(a)
 		x.mark(a, wire.AttemptCopied, 0, "")
 	case tracker.StopAttempt:
-		if a := x.running[cmd.Attempt]; a != nil {
-			how := wire.AttemptKilled
-			if cmd.Failed {
-				how = wire.AttemptFailed
-			}
-			x.drop(a, how, cmd.Why)
-		}
-		x.note(tracker.AttemptStopped{Attempt: cmd.Attempt})
+		x.stopped(cmd)
 	case tracker.DropOutputs:
 		x.command(DropOutputs{Job: cmd.Job})
 	case tracker.JobDone:
@@ -530,9 +521,10 @@ func (x *tasks) readEnded(id workloads.FlowID, failed bool, why string) {
 	delete(x.reads, id)
 	a.reading = false
 	switch {
+	case x.lostOf(a.Host) >= 0: // reported at the same moment
 	case !failed:
 		x.inputRead(a)
-	case x.lostOf(a.Host, a.Source) < 0:
+	case x.lostOf(a.Source) < 0:
 		x.note(tracker.ReadFailed{Attempt: a.Attempt, Why: why})
 	}
 }
@@ -776,6 +768,18 @@ func (x *tasks) blockEnded(n blockEnded) {
 	}
 }
 
+// stopped ends an attempt that the tracker stops.
+func (x *tasks) stopped(cmd tracker.StopAttempt) {
+	if a := x.running[cmd.Attempt]; a != nil {
+		how := wire.AttemptKilled
+		if cmd.Failed {
+			how = wire.AttemptFailed
+		}
+		x.drop(a, how, cmd.Why)
+	}
+	x.note(tracker.AttemptStopped{Attempt: cmd.Attempt})
+}
+
 // drop ends an attempt that was killed or failed, and all that hosts do for it, and deletes the blocks that
 // it has written.
 func (x *tasks) drop(a *taskAttempt, how wire.Moment, why string) {
@@ -804,7 +808,20 @@ func (x *tasks) discardSaved(a *taskAttempt) {
 // hostEnded informs the tracker that everything on a host is lost. It precedes what other machines
 // report about it.
 func (x *tasks) hostEnded(n hostEnded) {
-	if x.tracker != nil {
-		x.note(tracker.HostLost{Host: n.host})
+	if x.tracker == nil {
+		return
+	}
+	x.note(tracker.HostLost{Host: n.host})
+	for i := range x.later { // what has not reached the host never will
+		l := &x.later[i]
+		if l.host != n.host {
+			continue
+		}
+		if !l.starts {
+			for _, cmd := range l.cmds {
+				x.stopped(cmd.(tracker.StopAttempt))
+			}
+		}
+		l.starts, l.cmds = false, nil
 	}
 }

@@ -129,11 +129,26 @@ func (s *strike) New() policies.TaskInstance {
 	return s
 }
 
+// Until the phase begins, no attempt of job 1 runs where its input is or, as a reduce, on the host of its map: it would
+// read and fetch nothing over the network.
 func (s *strike) Assign(v *policies.TaskView, a *policies.Assignment) {
 	s.TaskInstance.Assign(v, a)
+	a.Launch = slices.DeleteFunc(a.Launch, func(l policies.Launch) bool {
+		return s.ends == nil && v.Jobs[l.Job].ID == victimJob && (l.Locality == policies.NodeLocal || l.Stage > 0 && s.ranOn(v.Host))
+	})
 	if s.kill {
 		a.Kill, s.kill = append(a.Kill, s.victim), false
 	}
+}
+
+// ranOn reports whether an attempt of job 1 has been on a host.
+func (s *strike) ranOn(h topo.HostID) bool {
+	for id, a := range s.attempts {
+		if id.Task.Job == victimJob && a.host == h {
+			return true
+		}
+	}
+	return false
 }
 
 // Await is engine.Backend's: it begins the fault when it is time.
@@ -226,8 +241,7 @@ func (s *strike) job(id jobs.JobID, blocks [][]topo.HostID, size units.Bytes, re
 	s.config.Jobs = append(s.config.Jobs, j)
 }
 
-// newStrike makes the jobs and their rig. The input of job 1 has replicas on the given hosts, of which
-// none is the first to send a heartbeat, so that it is read over the network.
+// newStrike makes the jobs and their rig. The input of job 1 has replicas on the given hosts.
 func newStrike(t *testing.T, p phase, replicas ...topo.HostID) *strike {
 	t.Helper()
 	s := &strike{Scheduler: schedulers.DefaultFIFO(), phase: p, crashed: -1, attempts: map[jobs.AttemptID]*observed{}, jobs: map[jobs.JobID]wire.Moment{}}
