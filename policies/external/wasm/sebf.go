@@ -44,7 +44,7 @@ func (p *SEBF) Decide(v *View, s *Schedule) {
 		switch {
 		case len(c.Links) == 0:
 		case p.rate > 0:
-			k.quotient = quotient{slices.Max(c.LinkRemaining), p.rate} // a loop without branches is fast in WebAssembly
+			k.quotient = quotient{most(c.LinkRemaining), p.rate}
 		default:
 			k.quotient = bottleneck(v.Capacity, c)
 		}
@@ -63,6 +63,21 @@ func (p *SEBF) Decide(v *View, s *Schedule) {
 		s.Step("madd", p.order)
 		s.Step("greedy", p.order)
 	}
+}
+
+// most returns the largest of numbers that are not negative. Eight a turn: each turn counts as work, which costs more than
+// a comparison.
+func most(numbers []int64) (m int64) {
+	var n int64
+	for ; len(numbers) >= 8; numbers = numbers[8:] {
+		_ = numbers[7]
+		m = max(m, numbers[0], numbers[1], numbers[2], numbers[3])
+		n = max(n, numbers[4], numbers[5], numbers[6], numbers[7])
+	}
+	for _, x := range numbers {
+		m = max(m, x)
+	}
+	return max(m, n)
 }
 
 // quotient is bytes divided by a rate: a time. With rate 0 it is longer than any other.
