@@ -2,12 +2,9 @@ package plot
 
 import (
 	"bytes"
-	"cmp"
-	"compress/zlib"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"image/png"
 	"io"
 	"math"
 	"os"
@@ -26,7 +23,6 @@ import (
 	"testbed/results/breakdown"
 	"testbed/results/figures"
 	"testbed/results/flows"
-	"testbed/results/metrics"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
 	"testbed/results/schema"
@@ -240,105 +236,6 @@ func TestFiguresOfAPage(t *testing.T) {
 	}
 }
 
-// The bytes of hosts add up to those of blocks and their replicas, and hosts without blocks count in the Cv.
-func TestDisksHoldAllBlocks(t *testing.T) {
-	r := made(t, rundirtest.Default())
-	want := 0.0
-	for _, b := range r.Blocks {
-		if b.Arm == "sebf+hdfs" {
-			want += float64(b.Size) * float64(len(b.Hosts)) / 1e6 / 2
-		}
-	}
-	columns := slices.Concat(partsOf[boxes](t, "disks", r, Options{Arm: "sebf+hdfs"})...)
-	got := 0.0
-	for _, x := range columns {
-		got += x.y1
-	}
-	if math.Abs(got-want) > 1e-9 || want == 0 {
-		t.Errorf("columns of %v MB, want %v", got, want)
-	}
-	r.Links = append(r.Links, schema.Load{Link: "h7-00>leaf7"})
-	if n := len(slices.Concat(partsOf[boxes](t, "disks", r, Options{Arm: "sebf+hdfs"})...)); n != len(columns)+1 {
-		t.Errorf("%d columns with another host, want %d", n, len(columns)+1)
-	}
-}
-
-// All figures in all formats can be read, have the given size, and are reproducible.
-func TestFormats(t *testing.T) {
-	all, tasks := full(t), withTasks(t)
-	for _, f := range Figures() {
-		r := all
-		if slices.Contains(ofTasks, f.Name) {
-			r = tasks
-		}
-		for _, format := range Formats() {
-			o := Options{Width: 5 * Inch, Height: 3 * Inch, DPI: 72, Title: "a title"}
-			var a, b bytes.Buffer
-			if _, err := Draw(&a, []*rundir.Run{r}, f, format, o); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := Draw(&b, []*rundir.Run{r}, f, format, o); err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(a.Bytes(), b.Bytes()) {
-				t.Errorf("%s as %s differs from one time to the next", f.Name, format)
-			}
-			switch format {
-			case "png":
-				if m, err := png.Decode(&a); err != nil || m.Bounds().Dx() != 360 || m.Bounds().Dy() != 216 {
-					t.Errorf("%s: PNG %v, %v", f.Name, m.Bounds(), err)
-				}
-			case "svg":
-				if n := strings.Count(a.String(), "<text"); n == 0 || n != strings.Count(a.String(), "font-family:Liberation Sans,Arimo,Helvetica,Arial,sans-serif;") {
-					t.Errorf("%s: not all of %d texts name fonts of the same widths", f.Name, n)
-				}
-				if !strings.Contains(a.String(), `width="360pt" height="216pt"`) || !slices.Contains(texts(t, a.String()), "a title") {
-					t.Errorf("%s: SVG begins %.200s", f.Name, a.String())
-				}
-			case "pdf":
-				for _, want := range []string{"/CreationDate (D:20000101000000)", "/ModDate (D:20000101000000)", "/MediaBox [0 0 360.00 216.00]", "/Count 1", "/FontFile2"} {
-					if !strings.Contains(a.String(), want) {
-						t.Errorf("%s: PDF has no %s", f.Name, want)
-					}
-				}
-			}
-		}
-	}
-}
-
-// Text in a PDF is stored as text, also beyond ASCII.
-func TestPDFTextIsText(t *testing.T) {
-	s := rundirtest.Default()
-	s.Arms[1].Name = "é+日"
-	f, _ := Find("speedup-cdf")
-	var b bytes.Buffer
-	if _, err := Draw(&b, []*rundir.Run{made(t, s)}, f, "pdf", Options{}); err != nil {
-		t.Fatal(err)
-	}
-	var page strings.Builder
-	for _, stream := range bytes.Split(b.Bytes(), []byte("stream\n"))[1:] {
-		z, err := zlib.NewReader(bytes.NewReader(stream))
-		if err != nil {
-			continue // not compressed
-		}
-		x, _ := io.ReadAll(z) // ignores what follows the stream
-		page.Write(x)
-	}
-	for _, want := range []string{"Speed-up of a coflow relative to fair+hdfs \\(\xd7\\)", "\xe9+?, n = 24"} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("the page has no text %q", want)
-		}
-	}
-	// The object table is at the offset in the trailer, also after the dates are replaced.
-	m := regexp.MustCompile(`startxref\n(\d+)\n`).FindSubmatch(b.Bytes())
-	if m == nil {
-		t.Fatal("no startxref")
-	}
-	if at, _ := strconv.Atoi(string(m[1])); !bytes.HasPrefix(b.Bytes()[at:], []byte("xref")) {
-		t.Errorf("at %d is %q, want xref", at, b.Bytes()[at:at+10])
-	}
-}
-
 func TestVoidArmsAreLeftOut(t *testing.T) {
 	s := rundirtest.Default()
 	s.Arms[1].Level = verdict.Void
@@ -439,108 +336,6 @@ func TestSimulationsSayThatTheyAre(t *testing.T) {
 	}
 }
 
-// Speed-ups equal those of the report.
-func TestSpeedupsAreThoseOfTheSummary(t *testing.T) {
-	r := made(t, rundirtest.Default())
-	for _, arm := range r.Arms()[1:] {
-		sum := 0.0
-		list := pair(r, "fair+hdfs", arm)
-		for _, x := range list {
-			sum += math.Log(x.Ratio)
-		}
-		want := r.Arm(arm).CCT.Paired
-		if got := math.Exp(sum / float64(len(list))); math.Abs(got-want.GeoMean) > 1e-6 || len(list) != want.Pairs {
-			t.Errorf("%s: geometric mean %v of %d, the summary has %v of %d", arm, got, len(list), want.GeoMean, want.Pairs)
-		}
-	}
-}
-
-// The average of a breakdown is the average CCT.
-func TestBreakdownAddsUp(t *testing.T) {
-	r := made(t, rundirtest.Default())
-	for i := range r.Breakdown { // coflows of repeat 0 lack a cause in the file
-		if r.Breakdown[i].Repeat == 0 {
-			r.Breakdown[i].Time = 0
-		}
-	}
-	for _, arm := range r.Arms() {
-		b := causesOf(series{run: r, arm: arm}, nil)
-		n, total := b.N, time.Duration(0)
-		for _, t := range b.Sum {
-			total += t
-		}
-		want := time.Duration(0)
-		for _, x := range r.Times("cct", arm) {
-			if x.Repeat == 1 {
-				want += x.Time
-			}
-		}
-		if n != 24 || total != want {
-			t.Errorf("%s: shares of %d coflows add up to %v, want %v", arm, n, total, want)
-		}
-	}
-	// Causes in the table of coflows take precedence.
-	held := 3 * time.Second
-	r.Coflows[0].Held = &held
-	if b := causesOf(series{run: r, arm: "fair+hdfs"}, nil); b.N != 1 || len(b.Sum) != 1 || b.Sum[breakdown.Held] != held {
-		t.Errorf("causes %v of %d", b.Sum, b.N)
-	}
-}
-
-func TestLoadsAreBinned(t *testing.T) {
-	r := &rundir.Run{}
-	add := func(link string, at int, bytes units.Bytes) {
-		r.Links = append(r.Links, schema.Load{Key: schema.Key{Arm: "a"}, Link: link, Rate: 8 * units.Mbps, From: time.Duration(at) * time.Second, Interval: time.Second, Bytes: bytes})
-	}
-	for i := range 7 {
-		add("x", i, units.Bytes(i)*100_000)
-		if i != 2 && i != 3 {
-			add("y", i, 1_000_000)
-		}
-	}
-	r.Links = append(r.Links, schema.Load{Key: schema.Key{Arm: "a", Repeat: 1}, Link: "z", Rate: 1, Interval: 1})
-	s, keep := series{run: r, arm: "a"}, func(string) bool { return true }
-	l := loadsOf(s, 0, binFor([]series{s}, 0, 4, keep), keep)
-	want := [][]float64{{0.05, 0.25, 0.45, 0.6}, {1, math.NaN(), 1, 1}} // of 1 MB each second
-	if l.Bin != 2*time.Second || !slices.Equal(l.links, []string{"x", "y"}) {
-		t.Fatalf("loads %+v", l)
-	}
-	for i := range want {
-		for k := range want[i] {
-			if got := l.Of(i, k); math.Abs(got-want[i][k]) > 1e-9 || math.IsNaN(got) != math.IsNaN(want[i][k]) {
-				t.Errorf("link %d, bin %d: %v, want %v", i, k, got, want[i][k])
-			}
-		}
-	}
-}
-
-// Student's 97.5 % quantile with 2 degrees of freedom is 4.3027.
-func TestInterval(t *testing.T) {
-	low, high := interval([]float64{1, 2, 3})
-	if half := 4.302653 / math.Sqrt(3); math.Abs(low-(2-half)) > 1e-4 || math.Abs(high-(2+half)) > 1e-4 {
-		t.Errorf("interval %v to %v, want 2 ± %v", low, high, half)
-	}
-}
-
-// Fewer repeats than metrics.LeastPairs have no interval; a note gives the reason.
-func TestFewRepeatsHaveNoInterval(t *testing.T) {
-	for _, n := range []int{1, metrics.LeastPairs - 1, metrics.LeastPairs} {
-		r := full(t)
-		one := r.Coflows[0]
-		r.Coflows, r.Arm(one.Arm).Repeats = nil, n
-		for i := range n {
-			one.Repeat, one.CCT = i, time.Duration(10+i)*time.Second
-			r.Coflows = append(r.Coflows, one)
-		}
-		_, notes := drawSVG(t, "repeats", Options{}, r)
-		if few := slices.ContainsFunc(notes, func(s string) bool {
-			return strings.Contains(s, "no interval: fewer than 8 independent repeats")
-		}); few != (n < metrics.LeastPairs) {
-			t.Errorf("%d repeats: notes %q", n, notes)
-		}
-	}
-}
-
 // Ticks are within the axis, ascend, and are labelled with their values.
 func TestTicks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -570,111 +365,6 @@ func labelled(t *rapid.T, ticks []plot.Tick) []float64 {
 		out = append(out, x.Value)
 	}
 	return out
-}
-
-// Any names, sizes and times give a figure or an error, never a panic.
-func TestHostileInput(t *testing.T) {
-	base := made(t, rundirtest.Default())
-	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"<script>&\"'", "\x00\x1b[31m\n", strings.Repeat("w", 500), "\u202eabc", "\xff"})).Draw(t, "name")
-		r := *base
-		r.Summary.Arms = slices.Clone(base.Summary.Arms)
-		rename := func(s string) string {
-			if s == "sebf+hdfs" && name != "" {
-				return name
-			}
-			return s
-		}
-		for i := range r.Summary.Arms {
-			r.Summary.Arms[i].Name = rename(r.Summary.Arms[i].Name)
-		}
-		r.Coflows = slices.Clone(base.Coflows)
-		for i := range r.Coflows {
-			c := &r.Coflows[i]
-			c.Arm = rename(c.Arm)
-			switch rapid.IntRange(0, 5).Draw(t, "time") {
-			case 0:
-				c.CCT, c.Size = 0, 0
-			case 1:
-				c.CCT = time.Duration(rapid.Int64().Draw(t, "cct"))
-				c.End = c.CCT
-			}
-		}
-		f := rapid.SampledFrom(Figures()).Draw(t, "figure")
-		o := Options{Width: rapid.Float64Range(LeastSide, 5*Inch).Draw(t, "width"), Height: rapid.Float64Range(LeastSide, 5*Inch).Draw(t, "height"),
-			FontSize: rapid.Float64Range(LeastFontSize, 30).Draw(t, "font"), Title: name, DPI: LeastDPI}
-		if f.Scales {
-			o.Scale = rapid.SampledFrom([]Scale{AutoScale, Log, Linear}).Draw(t, "scale")
-		}
-		format := rapid.SampledFrom(Formats()).Draw(t, "format")
-		var b bytes.Buffer
-		if _, err := Draw(&b, []*rundir.Run{&r}, f, format, o); err == nil && format == "svg" {
-			d := xml.NewDecoder(&b)
-			for {
-				if _, err := d.Token(); errors.Is(err, io.EOF) {
-					break
-				} else if err != nil {
-					t.Fatalf("%s with an arm %q: %v", f.Name, name, err)
-				}
-			}
-		}
-	})
-}
-
-// The number of items in a figure equals that in the summary.
-func TestCountsAreThoseOfTheSummary(t *testing.T) {
-	r := made(t, rundirtest.Default())
-	svg, _ := drawSVG(t, "fct-cdf", Options{}, r)
-	for _, a := range r.Summary.Arms {
-		want := fmt.Sprintf("%s, n = %d", a.Name, a.FCT.N)
-		if !slices.ContainsFunc(texts(t, svg), func(s string) bool { return strings.HasPrefix(s, want) }) || metrics.Summarize(r.Times("fct", a.Name)).N != a.FCT.N {
-			t.Errorf("no %q", want)
-		}
-	}
-}
-
-// Every attempt is in the chart with all of its time, and no two overlap in a row.
-func TestGanttShowsAllAttempts(t *testing.T) {
-	r := withTasks(t)
-	const arm, repeat = "sebf+hdfs", 1
-	type bar struct{ from, to float64 }
-	rows := map[float64][]bar{}
-	var drawn float64
-	for _, part := range partsOf[boxes](t, "gantt", r, Options{Arm: arm, Repeat: repeat}) {
-		for _, x := range part {
-			rows[(x.y0+x.y1)/2] = append(rows[(x.y0+x.y1)/2], bar{x.x0, x.x1})
-			drawn += x.x1 - x.x0
-		}
-	}
-	var slotTime float64
-	ended, copies := 0, 0
-	for _, a := range r.Attempts {
-		if a.Arm == arm && a.Repeat == repeat {
-			slotTime += a.Time.Seconds()
-			if a.Outcome != flows.Committed {
-				ended++
-			}
-			if a.Outcome == flows.Copied {
-				copies++
-			}
-		}
-	}
-	if math.Abs(drawn-slotTime) > 1e-6 || len(rows) != 24 {
-		t.Errorf("%v s in %d slots are drawn, want %v in 24", drawn, len(rows), slotTime)
-	}
-	for y, bars := range rows {
-		slices.SortFunc(bars, func(a, b bar) int { return cmp.Compare(a.from, b.from) })
-		for i := 1; i < len(bars); i++ {
-			if bars[i].from < bars[i-1].to-1e-9 {
-				t.Errorf("row %v: %v begins before %v ends", y, bars[i], bars[i-1])
-			}
-		}
-	}
-	kinds := partsOf[*marks](t, "gantt", r, Options{Arm: arm, Repeat: repeat}) // first, copied, killed or failed
-	backups := partsOf[underlines](t, "gantt", r, Options{Arm: arm, Repeat: repeat})
-	if len(kinds) != 3 || len(backups) != 1 || len(kinds[0].at) == 0 || copies == 0 || len(kinds[1].at) != copies || len(kinds[2].at) != ended-copies || len(backups[0].boxes) < copies {
-		t.Errorf("%d kinds of marks, backups %v: want %d copies of %d attempts that did not commit", len(kinds), backups, copies, ended)
-	}
 }
 
 func TestFiguresOfTasksNeedTasks(t *testing.T) {
