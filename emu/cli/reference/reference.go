@@ -5,7 +5,6 @@ package reference
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,26 +13,23 @@ import (
 	"testbed/emu/cli"
 )
 
-// lineWidth is the number of columns of flag lists.
-const lineWidth = 100
-
-// examples is the largest number of lines of examples of a command in Markdown.
-const examples = 2
-
-// Markdown returns all commands with their purposes and first examples, except the completion of each
-// shell. Their flags, long texts and further examples are in help and man pages.
+// Markdown returns all commands with their purposes, by group, except the completion of each shell. Their
+// flags, long texts and examples are in help and man pages.
 func Markdown() string {
 	root := cli.Command()
-	list := slices.DeleteFunc(all(root)[1:], func(c *cobra.Command) bool { return c.Parent().Name() == "completion" })
 	var b strings.Builder
 	b.WriteString("\n## Exit codes\n\n```\n" + cli.ExitCodes + "```\n")
-	b.WriteString("\n## Flags of all commands\n\n```\n" + root.PersistentFlags().FlagUsagesWrapped(lineWidth) + "```\n")
-	b.WriteString("\n## Commands and examples\n")
-	for _, c := range list {
-		fmt.Fprintf(&b, "\n### `%s`\n\n%s.\n", c.CommandPath(), c.Short)
-		if c.Example != "" && !c.HasSubCommands() {
-			lines := strings.Split(unindent(c.Example), "\n")
-			fmt.Fprintf(&b, "\n```sh\n%s\n```\n", strings.Join(lines[:min(len(lines), examples)], "\n"))
+	for _, group := range root.Groups() {
+		fmt.Fprintf(&b, "\n## %s\n\n", strings.TrimSuffix(group.Title, ":"))
+		for _, c := range root.Commands() {
+			if c.GroupID != group.ID {
+				continue
+			}
+			for _, c := range all(c) {
+				if c.Parent().Name() != "completion" {
+					fmt.Fprintf(&b, "- `%s`: %s\n", strings.TrimPrefix(c.CommandPath(), "testbed "), c.Short)
+				}
+			}
 		}
 	}
 	b.WriteString("\n")
@@ -90,16 +86,6 @@ func paragraphs(text string) string {
 	}
 	flush()
 	return strings.TrimSpace(b.String())
-}
-
-// unindent removes the indent of the first line from all lines, as far as they have it.
-func unindent(text string) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	by := lines[0][:len(lines[0])-len(strings.TrimLeft(lines[0], " \t"))]
-	for i := range lines {
-		lines[i] = strings.TrimPrefix(lines[i], by)
-	}
-	return strings.Join(lines, "\n")
 }
 
 func indent(text, by string) string {
