@@ -11,7 +11,7 @@
 #              (needs chromium)
 # make install    what make has built, below PREFIX (/usr/local), through sudo if that is not
 #              writable; compiles nothing; make uninstall removes it
-# make dist    packages for amd64 and arm64 in bin/dist: archives, .deb, .rpm, images, lists of
+# make dist    packages for amd64 and arm64 in bin/dist: archives, .deb, .rpm, wheels, images, lists of
 #              components (CycloneDX) and checksums; the same bytes from the same commit and Go
 # make uml-kernel LINUX=linux-source-7.2.tar.xz  a kernel of user-mode Linux for virtual time
 # make truth   compares runs in real time with the same in virtual time, with TRUTH_FLAGS such as

@@ -22,6 +22,10 @@ func TestRelease(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(read(t, "CITATION.cff")), &cite); err != nil || cite.Version != cli.Release {
 		t.Errorf("CITATION.cff has version %q, want %q (%v)", cite.Version, cli.Release, err)
 	}
+	modules := read(t, "policies/external/python/pyproject.toml")
+	if !strings.Contains(modules, "\nversion = \""+cli.Release+"\"\n") {
+		t.Errorf("pyproject.toml has another version than %q", cli.Release)
+	}
 	changelog := read(t, "CHANGELOG.md")
 	const none = "There is no release yet"
 	released := regexp.MustCompile(`(?m)^## (?:Unreleased|v?([\d.]+).*)$`).FindAllStringSubmatch(changelog, -1)

@@ -139,6 +139,7 @@ func TestSums(t *testing.T) {
 		want[name] = ""
 	}
 	for _, arch := range architectures {
+		want[wheelName(version, arch)] = ""
 		for _, end := range []string{".tar.gz", "-image.tar", ".cdx.json"} {
 			want["testbed-"+version+"-linux-"+arch+end] = ""
 		}
@@ -269,6 +270,29 @@ func TestArm64(t *testing.T) {
 		if err := errors.Join(err, err2); err != nil || !bytes.Equal(before, after) {
 			t.Errorf("report: %s differs (%v)", file, err)
 		}
+	}
+}
+
+// pip installs the wheel in an environment of its own: the program of the archive, and the modules.
+func TestWheel(t *testing.T) {
+	dir, version := dist(t)
+	at := filepath.Join(t.TempDir(), "venv")
+	python := filepath.Join(at, "bin", "python")
+	output(t, "python3", "-m", "venv", at)
+	output(t, python, "-m", "pip", "install", "-q", "--no-index", filepath.Join(dir, wheelName(version, "amd64")))
+	program, _ := unpack(t, "amd64")
+	want, err := os.ReadFile(program)
+	got, err2 := os.ReadFile(filepath.Join(at, "bin", "testbed"))
+	if err := errors.Join(err, err2); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("the program is not that of the archive (%v)", err)
+	}
+	scenario := filepath.Join(at, "first")
+	output(t, filepath.Join(at, "bin", "testbed"), "init", "first", "-o", scenario)
+	output(t, python, "-c", "import sys, testbed_gym; testbed_gym.Env(*sys.argv[1:], program=sys.prefix + '/bin/testbed').reset(seed=1)",
+		filepath.Join(scenario, "first.yaml"))
+	output(t, python, "-m", "pip", "uninstall", "-q", "-y", "testbed")
+	if _, err := os.Stat(filepath.Join(at, "bin", "testbed")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the program is left: %v", err)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Command dist packages what make has built: binaries for each architecture, archives, .deb and
-// .rpm packages, images without a base, lists of components, and checksums. The same commit and
+// .rpm packages, wheels for pip, images without a base, lists of components, and checksums. The same commit and
 // the same Go give the same bytes on any machine.
 package main
 
@@ -144,6 +144,7 @@ func (r release) pack(arch, stage string, installed []file) error {
 	return errors.Join(
 		write(base+".tar.gz", archive),
 		r.packages(arch, all),
+		r.wheel(arch, binary),
 		r.image(arch, base+"-image.tar", all[0]),
 		r.run([]string{"GOFLAGS=-trimpath"}, "go", append(sbom, base+".cdx.json", binary)...),
 	)
