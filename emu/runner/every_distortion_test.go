@@ -198,10 +198,24 @@ func stopped(t *testing.T, hold time.Duration) verdict.Verdict {
 	return judgedBy(t, out, dir)
 }
 
-// Each distortion is caught, with its cause, in a run of its own: with -every in nine of ten runs or more. Without, runs whose
-// cause no other can have go side by side, and no disturbance excuses them.
-func TestEveryDistortionIsCaught(t *testing.T) {
-	longtest.Skip(t, "plants 13 distortions in runs of their own on packets, 55 s")
+// caught plants the distortion in a run and reports whether it is caught, with its cause.
+func (c plantedCase) caught(t *testing.T) bool {
+	s, v := c.run(t)
+	named := slices.ContainsFunc(s.Kernel, func(k fidelity.KernelChange) bool { return strings.HasPrefix(k.String(), c.want) })
+	caught := slices.IndexFunc(v.Checks, func(x verdict.Check) bool {
+		return slices.Contains(c.checks, x.Name) && x.Level > verdict.Pass && (named || strings.Contains(x.Reason, c.want))
+	})
+	if caught < 0 {
+		show(t, v, true)
+		return false
+	}
+	t.Logf("%v: %s: %s", v.Level, v.Checks[caught].Name, v.Checks[caught].Reason)
+	return true
+}
+
+// eachDistortion runs a test for each distortion of everyDistortion.
+func eachDistortion(t *testing.T, test func(t *testing.T, c plantedCase)) {
+	t.Helper()
 	tooltest.Need(t, "ip", "tc", "nsenter")
 	netnstest.Require(t)
 	longtest.Computes(t)
@@ -210,37 +224,41 @@ func TestEveryDistortionIsCaught(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range everyDistortion(t, f) {
+		test(t, c)
+	}
+}
+
+// Each distortion is caught, with its cause, in a run of its own: with -every in nine of ten runs or more. Without, those
+// that are apart are planted by TestDistortionsApartAreCaught.
+func TestEveryDistortionIsCaught(t *testing.T) {
+	longtest.Skip(t, "plants distortions in runs of their own on packets, 5 s")
 	rule := netnstest.Trials{Power: 0.999, Runs: 1, Least: 1}
 	if *every {
 		rule = netnstest.Trials{Power: 0.99, Runs: 10, Least: 9}
 	}
-	for _, c := range everyDistortion(t, f) {
-		if !c.often && !*every {
-			continue
+	eachDistortion(t, func(t *testing.T, c plantedCase) {
+		if *every || c.often && !c.apart {
+			t.Run(c.name, func(t *testing.T) {
+				netnstest.OnlyTiming(t)
+				rule.Run(t, c.caught)
+			})
 		}
-		t.Run(c.name, func(t *testing.T) {
-			caught := func(t *testing.T) bool {
-				s, v := c.run(t)
-				named := slices.ContainsFunc(s.Kernel, func(k fidelity.KernelChange) bool { return strings.HasPrefix(k.String(), c.want) })
-				caught := slices.IndexFunc(v.Checks, func(x verdict.Check) bool {
-					return slices.Contains(c.checks, x.Name) && x.Level > verdict.Pass && (named || strings.Contains(x.Reason, c.want))
-				})
-				if caught < 0 {
-					show(t, v, true)
-					return false
-				}
-				t.Logf("%v: %s: %s", v.Level, v.Checks[caught].Name, v.Checks[caught].Reason)
-				return true
-			}
-			if c.apart && !*every {
+	})
+}
+
+// Runs with distortions whose cause no other can have go side by side, and no disturbance excuses one.
+func TestDistortionsApartAreCaught(t *testing.T) {
+	t.Parallel()
+	longtest.Skip(t, "plants 12 distortions in runs of their own on packets, 50 s")
+	eachDistortion(t, func(t *testing.T, c plantedCase) {
+		if c.often && c.apart {
+			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				if !caught(t) {
+				if !c.caught(t) {
 					t.Error("not caught")
 				}
-				return
-			}
-			netnstest.OnlyTiming(t)
-			rule.Run(t, caught)
-		})
-	}
+			})
+		}
+	})
 }

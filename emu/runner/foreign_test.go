@@ -123,6 +123,7 @@ func rawFrames(namespace, device string, n int) error {
 
 // Traffic that is not of the run is noticed, with its endpoints.
 func TestForeignTrafficIsCaught(t *testing.T) {
+	t.Parallel()
 	longtest.Skip(t, "sends foreign traffic in 9 runs on packets, 20 s")
 	netnstest.Require(t)
 	datagrams := func(from *kernel.Namespace, to netip.Addr, size units.Bytes, every, during time.Duration) error {

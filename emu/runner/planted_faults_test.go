@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -298,27 +299,58 @@ func trials(quick netnstest.Trials) netnstest.Trials {
 }
 
 // together is the rule certain for a fault whose cause the verdict names: a busy machine causes no such name. Its
-// runs go side by side, and each must succeed, also on a machine that is disturbed. With -whole it is that of trials.
+// runs go side by side, next to other tests, and no disturbance of the machine excuses one.
 func together(t *testing.T, f func(t *testing.T) (ok bool)) {
 	t.Helper()
-	if *whole {
-		trials(certain).Run(t, f)
-		return
-	}
 	t.Parallel()
-	for i := range certain.Runs {
-		t.Run(fmt.Sprintf("run=%d", i+1), func(t *testing.T) {
-			t.Parallel()
-			if !f(t) {
-				t.Error("not caught")
-			}
-		})
+	rule := trials(certain)
+	var caught atomic.Int32
+	t.Run("runs", func(t *testing.T) {
+		for range rule.Runs {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				if f(t) {
+					caught.Add(1)
+				}
+			})
+		}
+	})
+	if n := int(caught.Load()); n < rule.Least {
+		t.Errorf("caught in %d runs; %v", n, rule)
+	}
+}
+
+// plantedFault is a fault that a check must catch in the verdict of a run.
+type plantedFault struct {
+	name, check string
+	least       verdict.Level
+	planted     tamper
+}
+
+func (p plantedFault) caught(t *testing.T) bool {
+	v := runJudged(t, at50, p.planted)
+	got := level(v, p.check)
+	show(t, v, got < p.least)
+	t.Logf("%s is %v, want %v at least", p.check, got, p.least)
+	return got >= p.least
+}
+
+// Faults whose cause the verdict names.
+func TestNamedFaultsAreCaught(t *testing.T) {
+	t.Parallel()
+	longtest.Skip(t, "runs 2 planted faults twice on packets, 18 s")
+	netnstest.Require(t)
+	for _, p := range []plantedFault{
+		{"packets missing from a capture", "captured-bytes", verdict.Void, tamper{recorded: func(captures string) error { return missing(captures, "h0-01") }}},
+		{"offloads left on", "frames", verdict.Void, offloads()},
+	} {
+		t.Run(p.name, func(t *testing.T) { together(t, p.caught) })
 	}
 }
 
 // Faults that are caught whatever else the machine does.
 func TestPlantedFaultsAreCaught(t *testing.T) {
-	longtest.Skip(t, "runs 6 planted faults twice on packets, 55 s")
+	longtest.Skip(t, "runs 4 planted faults twice on packets, 40 s")
 	tooltest.Need(t, "ip", "tc")
 	netnstest.Require(t)
 	series := []string{ // each is like another case, or one of TestEveryDistortionIsCaught
@@ -330,19 +362,13 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 		"a link at 110 % of its rate",
 		"hosts' uplinks at 85 % of their rate",
 	}
-	for _, tt := range []struct {
-		name, check string
-		least       verdict.Level
-		planted     tamper
-	}{
+	for _, p := range []plantedFault{
 		{"a ring of one block", "capture-drops", verdict.Void,
 			tamper{start: func(cfg *live.Config, _ string) error { cfg.Ring = 1; return nil }}},
-		{"packets missing from a capture", "captured-bytes", verdict.Void, tamper{recorded: func(captures string) error { return missing(captures, "h0-01") }}},
 		{"buckets of 120 KB", "burst", verdict.Void,
 			shapers("", "", func(s *plan.Shaper) { s.Burst = min(120*units.KB, s.Limit) })},
 		{"a bucket of 64 KB on one host's uplink", "burst", verdict.Degraded,
 			shapers("h0-00", plan.Uplink, func(s *plan.Shaper) { s.Burst = 64 * units.KB })},
-		{"offloads left on", "frames", verdict.Void, offloads()},
 		{"a packet in a hundred dropped on a host's ingress", "loss", verdict.Void, dropping("h1-00", "eth0", "ingress")},
 		{"a packet in a hundred dropped on a leaf's ingress", "loss", verdict.Void, dropping("leaf0", "h0-00", "ingress")},
 		{"a packet in a hundred dropped on a leaf's egress", "loss", verdict.Void, dropping("leaf1", "h1-00", "egress")},
@@ -367,24 +393,14 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 		{"completions reported 200 ms late", "wire-vs-engine", verdict.Degraded,
 			tamper{backends: func(b engine.Backend) engine.Backend { return deaf{b, 200 * time.Millisecond} }}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if slices.Contains(series, tt.name) {
+		t.Run(p.name, func(t *testing.T) {
+			if slices.Contains(series, p.name) {
 				longtest.Nightly(t, "runs a planted fault twice, 10 s")
 			}
-			rule := trials(certain).Run
-			switch tt.check {
-			case "burst", "delivered", "disk", "wire-vs-engine":
+			if slices.Contains([]string{"burst", "delivered", "disk", "wire-vs-engine"}, p.check) {
 				netnstest.OnlyTiming(t)
-			case "captured-bytes", "frames":
-				rule = together
 			}
-			rule(t, func(t *testing.T) bool {
-				v := runJudged(t, at50, tt.planted)
-				got := level(v, tt.check)
-				show(t, v, got < tt.least)
-				t.Logf("%s is %v, want %v at least", tt.check, got, tt.least)
-				return got >= tt.least
-			})
+			trials(certain).Run(t, p.caught)
 		})
 	}
 }
