@@ -29,8 +29,8 @@ type CheckOptions struct {
 	Progress func(cluster int)
 }
 
-// Heartbeats is the number of heartbeats of each cluster at which a task scheduler is tested.
-const Heartbeats = 12
+// TaskDecisions is the number of decisions of each cluster at which a task scheduler is tested.
+const TaskDecisions = 12
 
 // Checked is the result of a test of the contract of package policies.
 type Checked struct {
@@ -146,7 +146,7 @@ func (w *watched) cluster(n int, byID bool) error {
 		}
 		return policytest.CheckScheduler(watchedCoflow{w, p}, c, other)
 	case policies.TaskScheduler:
-		return policytest.CheckTasks(watchedTasks{w, p}, policytest.TaskClusters().Example(n), policytest.TaskClusters().Example(n+1), Heartbeats)
+		return policytest.CheckTasks(watchedTasks{w, p}, policytest.TaskClusters().Example(n), policytest.TaskClusters().Example(n+1), TaskDecisions)
 	case policies.Batcher:
 		return policytest.PlacerCases().Example(n).Check(watchedBatcher{watchedPlacer{w, p}, p})
 	case policies.Placer:

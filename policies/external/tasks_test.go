@@ -255,25 +255,23 @@ func TestPythonFair(t *testing.T) {
 		s := Tasks(Settings{Parameters: map[string]any{"t1": 0.5, "t2": 1}})
 		c := policytest.TaskClusters().Draw(rt, "cluster")
 		// Its method start forgets other clusters.
-		if err := s.Open(talk, c.View(builtin.Needs()).Fabric, 1); err != nil {
+		if err := s.Open(talk, c.Fabric, 1); err != nil {
 			rt.Fatal(err)
 		}
-		x, of := s.New(), c.Use(builtin)
-		for n := range 60 {
-			var got, want policies.Assignment
-			x.Assign(c.View(s.Needs()), &got)
-			of.Assign(c.View(builtin.Needs()), &want)
+		x, n := s.New(), 0
+		c.Run(rt, builtin, 60, func(v *policies.TaskView, want *policies.Assignment) {
+			var got policies.Assignment
+			x.Assign(policytest.MaskTasks(v, s.Needs()), &got)
 			if got.Err != nil || fmt.Sprint(got.Launch, got.Kill) != fmt.Sprint(want.Launch, want.Kill) {
-				rt.Fatalf("heartbeat %d: launches %v, want %v; %v", n, got.Launch, want.Launch, got.Err)
+				rt.Fatalf("decision %d: launches %v, want %v; %v", n, got.Launch, want.Launch, got.Err)
 			}
+			n++
 			for _, l := range want.Launch {
 				if l.Locality == policies.NodeLocal {
 					waited++
 				}
 			}
-			c.Take(&want)
-			c.Next()
-		}
+		})
 	})
 	if waited == 0 {
 		t.Error("no map was launched next to its input")

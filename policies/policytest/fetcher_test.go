@@ -7,11 +7,10 @@ import (
 	"time"
 
 	"testbed/policies"
-	"testbed/topo"
-	"testbed/topo/units"
+	"testbed/workloads/jobs"
 )
 
-// fetcher is a policies.Fetcher that launches all pending tasks and backups, and calls functions.
+// fetcher is a policies.Fetcher that launches all pending tasks and a backup of each, and calls functions.
 type fetcher struct {
 	tasks
 	keep   func(*policies.TaskView, *policies.TaskJob, int) time.Duration
@@ -24,9 +23,34 @@ func (f *fetcher) Keep(v *policies.TaskView, j *policies.TaskJob, stage int) tim
 }
 func (f *fetcher) Source(c *policies.CopyChoice) int { return f.source(c) }
 
+// backups launches the pending tasks of all jobs in order, then backups of running ones.
+func backups(v *policies.TaskView, a *policies.Assignment) {
+	first(v, a)
+	s := v.Slots[v.Host]
+	for _, l := range a.Launch {
+		st := &v.Jobs[l.Job].Stages[l.Stage]
+		s.Add(st.Kind, st.Need)
+	}
+	for i := range v.Jobs {
+		attempts, here := map[jobs.TaskID]int{}, map[jobs.TaskID]bool{}
+		j := &v.Jobs[i]
+		for _, x := range j.Running {
+			attempts[x.ID.Task]++
+			here[x.ID.Task] = here[x.ID.Task] || x.Host == v.Host
+		}
+		for _, x := range j.Running {
+			id, need := x.ID.Task, j.Stages[x.ID.Task.Stage].Need
+			if attempts[id] == 1 && !here[id] && !x.Killing && !x.Spare && s.Fits(x.Kind, need) {
+				s.Add(x.Kind, need)
+				a.Backup = append(a.Backup, id)
+			}
+		}
+	}
+}
+
 // forASecond returns a valid fetcher, that lets copies continue for a second, changed.
 func forASecond(change func(*fetcher)) *fetcher {
-	f := &fetcher{tasks: tasks{f: first}, keep: func(*policies.TaskView, *policies.TaskJob, int) time.Duration { return time.Second },
+	f := &fetcher{tasks: tasks{f: backups}, keep: func(*policies.TaskView, *policies.TaskJob, int) time.Duration { return time.Second },
 		source: func(c *policies.CopyChoice) int {
 			if c.Rank < len(c.Copies) {
 				return c.Rank
@@ -99,7 +123,7 @@ func TestFetchers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for seed := range 100 {
-				err := CheckTasks(tt.bad, TaskClusters().Example(2*seed), TaskClusters().Example(2*seed+1), 5)
+				err := CheckTasks(tt.bad, TaskClusters().Example(2*seed), TaskClusters().Example(2*seed+1), 30)
 				if err != nil {
 					if !strings.Contains(err.Error(), tt.want) {
 						t.Errorf("found %q, want %q", err, tt.want)
@@ -109,62 +133,5 @@ func TestFetchers(t *testing.T) {
 			}
 			t.Error("not caught")
 		})
-	}
-}
-
-// Attempts that may continue are Spare until they end or the wait is over, and the history counts both, and the stragglers.
-func TestSpareAttempts(t *testing.T) {
-	fabric, err := topo.LeafSpine{Leaves: 2, Spines: 1, HostsPerLeaf: 3, HostLink: units.Gbps, Oversubscription: units.Ratio{Num: 1, Den: 1}, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := NewTaskCluster(fabric, []ToyJob{{ID: 1, Maps: 4, Reduces: 2, Length: time.Second, Slow: 2}})
-	f := forASecond(func(f *fetcher) {
-		f.needs = policies.Needs{History: true}
-		f.keep = func(*policies.TaskView, *policies.TaskJob, int) time.Duration { return 500 * time.Millisecond }
-		f.tasks.f = func(v *policies.TaskView, a *policies.Assignment) {
-			first(v, a)
-			for i := range v.Jobs {
-				for _, x := range v.Jobs[i].Running {
-					if _, attempts := taskOf(v, x.ID.Task); len(attempts) == 1 && !x.Killing && !x.Spare && x.Host != v.Host && v.Slots[v.Host].Free(x.Kind) > len(a.Launch)+len(a.Backup) {
-						a.Backup = append(a.Backup, x.ID.Task)
-					}
-				}
-			}
-		}
-	})
-	c.Use(f)
-	spares := 0
-	for c.Unfinished() > 0 && c.Now() < time.Minute {
-		var a policies.Assignment
-		v := c.View(f.needs)
-		for i := range v.Jobs {
-			for _, x := range v.Jobs[i].Running {
-				if x.Spare {
-					spares++
-				}
-			}
-		}
-		f.Assign(v, &a)
-		if err := CheckAssignment(v, &a); err != nil {
-			t.Fatal(err)
-		}
-		c.Take(&a)
-		c.Next()
-	}
-	h := c.history.Copies[0]
-	ended, stopped := 0, 0
-	for _, l := range h.Lags {
-		if l < 0 {
-			stopped++
-		} else if ended++; l == 0 || l > time.Second {
-			t.Errorf("lag %v, want more than 0 and at most a second", l)
-		}
-	}
-	if spares == 0 || ended == 0 || stopped == 0 || h.Alone.Count+h.Shared.Count != 8 || len(h.Computing) != 2 {
-		t.Errorf("%d Spare attempts, lags %v, history %+v", spares, h.Lags, h)
-	}
-	if c.history.Judged <= 6 || c.history.Straggled == 0 || c.history.Straggled > 3 {
-		t.Errorf("history %+v of 6 tasks with 3 slow first attempts", c.history)
 	}
 }

@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -12,54 +13,84 @@ import (
 	"testbed/workloads/jobs"
 )
 
-// Tasks fails t if the policy breaks the contract of policies.TaskScheduler at any of the first
-// heartbeats of several random clusters.
+// Tasks fails t if the policy breaks the contract of policies.TaskScheduler at any of the first decisions of several random
+// clusters.
 func Tasks(t rapid.TB, s policies.TaskScheduler) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
 		c, other := TaskClusters().Draw(t, "cluster"), TaskClusters().Draw(t, "other cluster")
-		if err := CheckTasks(s, c, other, rapid.IntRange(1, 20).Draw(t, "heartbeats")); err != nil {
+		if err := CheckTasks(s, c, other, rapid.IntRange(1, 20).Draw(t, "decisions")); err != nil {
 			t.Fatalf("%T: %v", s, err)
 		}
 	})
 }
 
-// instances are instances of one policy. All but elsewhere see the heartbeats of the same cluster: twin those of first, but
-// its Views stay as they were; informed also what Needs does not declare; renamed other IDs. The other cluster is that of
-// elsewhere, which is called between the others, to detect state that they share.
-type instances struct{ first, elsewhere, twin, informed, renamed policies.TaskInstance }
+// instances are instances of one policy. The tracker of a cluster carries out the decisions of first. All but elsewhere see
+// the heartbeats of this cluster: twin those of first, but its Views stay as they were; informed also what Needs does not
+// declare; renamed other IDs. The instance elsewhere is that of another cluster, which continues between the others, to detect
+// state that they share.
+type instances struct {
+	first, elsewhere, twin, informed, renamed policies.TaskInstance
 
-// CheckTasks checks the contract at a number of heartbeats of a cluster, and then without jobs.
-func CheckTasks(s policies.TaskScheduler, c, other *TaskCluster, heartbeats int) error {
-	if err := checkSlots(s, c.Slots); err != nil {
-		return err
-	}
-	if err := checkSlots(s, other.Slots); err != nil {
+	needs policies.Needs
+	seen  *policies.TaskView   // of the newest decision, with all facts; nil if it was compared
+	taken *policies.Assignment // the decision
+	err   error                // the first problem of a method that the tracker has called
+}
+
+// driven is a policy with other needs and an instance that exists.
+type driven struct {
+	policies.TaskScheduler
+	needs    policies.Needs
+	instance policies.TaskInstance
+}
+
+func (s driven) Needs() policies.Needs      { return s.needs }
+func (s driven) New() policies.TaskInstance { return s.instance }
+
+// assign is an instance that calls a function.
+type assign func(*policies.TaskView, *policies.Assignment)
+
+func (f assign) Assign(v *policies.TaskView, a *policies.Assignment) { f(v, a) }
+
+// CheckTasks checks the contract at a number of decisions of a cluster, or until its jobs have ended.
+func CheckTasks(s policies.TaskScheduler, c, other *TaskCluster, decisions int) error {
+	if err := errors.Join(checkSlots(s, c.Slots), checkSlots(s, other.Slots)); err != nil {
 		return err
 	}
 	needs := s.Needs()
-	x := instances{c.Use(s), other.Use(s), s.New(), s.New(), s.New()}
-	for n := range heartbeats {
-		a, err := x.checkHeartbeat(c, other, needs)
-		if err == nil {
-			err = x.checkFetcher(c, other, uint64(n))
+	all := needs.With(policies.Needs{
+		Sizes: true, Totals: true, LinkLoad: true, DiskUse: true, OracleLoad: true, Shuffle: true, OracleRatio: true, TaskProgress: true, History: true,
+	})
+	x := &instances{first: s.New(), elsewhere: s.New(), twin: s.New(), informed: s.New(), renamed: s.New(), needs: needs}
+	var drives policies.TaskInstance = x
+	if f, ok := x.first.(policies.Fetcher); ok {
+		drives = &fetching{instances: x, first: f, elsewhere: x.elsewhere.(policies.Fetcher), twin: x.twin.(policies.Fetcher)}
+	}
+	elsewhere := assign(func(v *policies.TaskView, a *policies.Assignment) {
+		shown := MaskTasks(v, needs)
+		x.elsewhere.Assign(shown, a)
+		overwriteTasks(shown)
+	})
+	if err := errors.Join(c.start(driven{s, all, drives}), other.start(driven{s, needs, elsewhere})); err != nil {
+		return err
+	}
+	made := 0
+	for range 20 * decisions { // heartbeats, at some of which nothing is asked
+		if made == decisions || c.Unfinished() == 0 {
+			break
+		}
+		err := c.next()
+		if err = cmp.Or(x.err, err); err == nil && x.seen != nil {
+			err = x.compare(other)
+			made++
 		}
 		if err != nil {
-			return fmt.Errorf("heartbeat %d: %w", n+1, err)
+			return fmt.Errorf("decision %d: %w", made+1, err)
 		}
 		if s.Needs() != needs {
-			return fmt.Errorf("heartbeat %d: method Needs returned %+v, before %+v", n+1, s.Needs(), needs)
+			return fmt.Errorf("decision %d: method Needs returned %+v, before %+v", made, s.Needs(), needs)
 		}
-		c.Take(a)
-		c.Next()
-	}
-	empty := c.View(needs)
-	empty.Jobs = nil
-	empty.Count()
-	var answer policies.Assignment
-	x.first.Assign(empty, &answer)
-	if err := CheckAssignment(empty, &answer); err != nil {
-		return fmt.Errorf("without jobs: %w", err)
 	}
 	return nil
 }
@@ -78,24 +109,35 @@ func checkSlots(s policies.TaskScheduler, n [jobs.TaskKinds]int) error {
 	return nil
 }
 
-// checkHeartbeat checks the contract at the current heartbeat and returns the decision.
-func (x *instances) checkHeartbeat(c, other *TaskCluster, needs policies.Needs) (*policies.Assignment, error) {
-	shown, before := c.View(needs), c.View(needs)
+// Assign lets the first instance decide.
+func (x *instances) Assign(v *policies.TaskView, a *policies.Assignment) {
+	x.seen = cloneTasks(v)
+	shown, before := MaskTasks(v, x.needs), MaskTasks(v, x.needs)
 	var answer policies.Assignment
 	x.first.Assign(shown, &answer)
 	if !reflect.DeepEqual(shown, before) {
-		return nil, errors.New("method Assign modified the View")
+		x.fail(errors.New("method Assign modified the View"))
 	}
-	if err := CheckAssignment(shown, &answer); err != nil {
-		return nil, err
-	}
-	first := copyOfAssignment(&answer)
+	x.fail(answer.Err)
+	x.taken = copyOfAssignment(&answer)
 	scribbleAssignment(&answer) // the caller owns it
 	overwriteTasks(shown)
-	elsewhere := other.View(needs)
-	var ignored policies.Assignment
-	x.elsewhere.Assign(elsewhere, &ignored)
-	overwriteTasks(elsewhere)
+	a.Launch, a.Backup, a.Kill, a.Err = cloned(x.taken.Launch), cloned(x.taken.Backup), cloned(x.taken.Kill), x.err
+}
+
+// fail notes the first problem.
+func (x *instances) fail(err error) { x.err = cmp.Or(x.err, err) }
+
+// compare checks the newest decision, which the tracker has accepted, and lets the other instances decide.
+func (x *instances) compare(other *TaskCluster) error {
+	seen := x.seen
+	x.seen = nil
+	if err := checkAssignment(seen, x.taken); err != nil {
+		return err
+	}
+	if err := other.next(); err != nil {
+		return err
+	}
 	repeat := func(problem string, x policies.TaskInstance, v *policies.TaskView, want *policies.Assignment) error {
 		var answer policies.Assignment
 		x.Assign(v, &answer)
@@ -104,16 +146,15 @@ func (x *instances) checkHeartbeat(c, other *TaskCluster, needs policies.Needs) 
 		}
 		return nil
 	}
-	err := repeat("two instances with the same Views return different assignments", x.twin, c.View(needs), first)
+	err := repeat("two instances with the same Views return different assignments", x.twin, MaskTasks(seen, x.needs), x.taken)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all := policies.Needs{Sizes: true, Totals: true, LinkLoad: true, DiskUse: true, OracleLoad: true, Shuffle: true, OracleRatio: true, TaskProgress: true, History: true}
-	if err := repeat("Assign depends on facts that Needs does not declare", x.informed, c.View(all), first); err != nil {
-		return nil, err
+	if err := repeat("Assign depends on facts that Needs does not declare", x.informed, cloneTasks(seen), x.taken); err != nil {
+		return err
 	}
-	v, want := renamed(c.View(needs), first)
-	return first, repeat("Assign depends on the values of IDs, not only on their order", x.renamed, v, want)
+	v, want := renamed(MaskTasks(seen, x.needs), x.taken)
+	return repeat("Assign depends on the values of IDs, not only on their order", x.renamed, v, want)
 }
 
 // renamed overwrites a View and returns it with other IDs in the same order, and a copy of the decision for it.
@@ -139,99 +180,47 @@ func renamed(v *policies.TaskView, a *policies.Assignment) (*policies.TaskView, 
 	return v, a
 }
 
-// The part of a host's cores that sums of cores may exceed it by.
-const coresRounding = 1e-6
-
-// CheckAssignment rejects assignments that are invalid for a View.
-func CheckAssignment(v *policies.TaskView, a *policies.Assignment) error {
+// checkAssignment rejects assignments for a View that the tracker accepts: launches that exceed the resources of the host, and
+// kills of attempts that have ended, are being killed or are named twice.
+func checkAssignment(v *policies.TaskView, a *policies.Assignment) error {
+	const rounding = 1e-6 // of a sum of cores
 	host := v.Slots[v.Host]
-	used := host.Used
 	need := host.Need
-	if len(a.Launch) > 0 && host.Lost {
-		return fmt.Errorf("launches on host %d, which is lost", v.Host)
-	}
-	take := func(st *policies.StageState) error {
-		if used[st.Kind]++; used[st.Kind] > host.Total[st.Kind] {
-			return fmt.Errorf("launches and backups exceed the slots of kind %d: %d of %d in use before", st.Kind, host.Used[st.Kind], host.Total[st.Kind])
-		}
+	fits := func(st *policies.StageState) bool {
 		need.CPU += st.Need.CPU
 		need.Memory += st.Need.Memory
-		if has := host.Capacity; st.Need.CPU > 0 && has.CPU > 0 && need.CPU > has.CPU*(1+coresRounding) || st.Need.Memory > 0 && has.Memory > 0 && need.Memory > has.Memory {
-			return fmt.Errorf("launches and backups need %+v of the host's %+v", need, has)
-		}
-		return nil
+		return (st.Need.CPU <= 0 || host.Capacity.CPU <= 0 || need.CPU <= host.Capacity.CPU*(1+rounding)) &&
+			(st.Need.Memory <= 0 || host.Capacity.Memory <= 0 || need.Memory <= host.Capacity.Memory)
 	}
-	launched := map[policies.Launch]int{}
+	fit := true
 	for _, l := range a.Launch {
-		if l.Job < 0 || l.Job >= len(v.Jobs) {
-			return fmt.Errorf("launch of job index %d of %d", l.Job, len(v.Jobs))
+		fit = fits(&v.Jobs[l.Job].Stages[l.Stage]) && fit
+	}
+	running := map[jobs.AttemptID]policies.AttemptState{}
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		for _, x := range j.Running {
+			running[x.ID] = x
 		}
-		j := &v.Jobs[l.Job]
-		if l.Stage < 0 || l.Stage >= len(j.Stages) {
-			return fmt.Errorf("launch of stage %d of job %d, which has %d", l.Stage, j.ID, len(j.Stages))
-		}
-		if l.Locality < 0 || l.Locality >= policies.Localities {
-			return fmt.Errorf("launch of unknown locality %d", l.Locality)
-		}
-		st := &j.Stages[l.Stage]
-		if launched[l]++; launched[l] > st.Pending[l.Locality] {
-			return fmt.Errorf("%d launches of stage %d of job %d at distance %d: only %d pending", launched[l], l.Stage, j.ID, l.Locality, st.Pending[l.Locality])
-		}
-		if err := take(st); err != nil {
-			return err
+		for _, id := range a.Backup {
+			fit = (id.Job != j.ID || fits(&j.Stages[id.Stage])) && fit
 		}
 	}
-	for i, id := range a.Backup {
-		st, attempts := taskOf(v, id)
-		switch {
-		case !slices.ContainsFunc(attempts, func(x policies.AttemptState) bool { return !x.Killing && !x.Spare }):
-			return fmt.Errorf("backup of %+v, which has no attempt, or is done", id)
-		case slices.ContainsFunc(attempts, func(x policies.AttemptState) bool { return x.Host == v.Host }) || slices.Contains(a.Backup[:i], id):
-			return fmt.Errorf("backup of %+v on host %d, which has an attempt of it", id, v.Host)
-		case host.Lost:
-			return fmt.Errorf("backup on host %d, which is lost", v.Host)
-		}
-		if err := take(st); err != nil {
-			return err
-		}
+	if !fit {
+		return fmt.Errorf("launches and backups need %+v of the host's %+v", need, host.Capacity)
 	}
 	for i, id := range a.Kill {
-		var found *policies.AttemptState
-		for n := range v.Jobs {
-			for m := range v.Jobs[n].Running {
-				if x := &v.Jobs[n].Running[m]; x.ID == id {
-					found = x
-				}
-			}
-		}
+		x, runs := running[id]
 		switch {
-		case found == nil:
+		case !runs:
 			return fmt.Errorf("kill of %+v, which does not run", id)
-		case found.Killing:
+		case x.Killing:
 			return fmt.Errorf("kill of %+v, which is being killed", id)
 		case slices.Contains(a.Kill[:i], id):
 			return fmt.Errorf("two kills of %+v", id)
 		}
 	}
 	return nil
-}
-
-// taskOf returns the stage of a task and its attempts.
-func taskOf(v *policies.TaskView, id jobs.TaskID) (*policies.StageState, []policies.AttemptState) {
-	for n := range v.Jobs {
-		j := &v.Jobs[n]
-		if j.ID != id.Job || id.Stage < 0 || id.Stage >= len(j.Stages) {
-			continue
-		}
-		var attempts []policies.AttemptState
-		for _, x := range j.Running {
-			if x.ID.Task == id {
-				attempts = append(attempts, x)
-			}
-		}
-		return &j.Stages[id.Stage], attempts
-	}
-	return nil, nil
 }
 
 // copyOfAssignment returns a deep copy without scratch memory. Empty slices become nil.
@@ -253,17 +242,19 @@ func describeAssignment(a *policies.Assignment) string {
 // overwriteTasks clears a View after its use, as the next View would.
 func overwriteTasks(v *policies.TaskView) {
 	for i := range v.Jobs {
-		clear(v.Jobs[i].Stages)
-		clear(v.Jobs[i].Running)
+		j := &v.Jobs[i]
+		clear(j.Stages)
+		clear(j.Running)
+		if j.Shuffle != nil {
+			*j.Shuffle = policies.ShuffleState{}
+		}
 	}
 	clear(v.Jobs)
 	clear(v.Slots)
 	clear(v.Counts)
+	clear(v.Profiles)
+	clear(v.EndedProfiles)
 	if v.History != nil {
-		for i := range v.History.Copies {
-			clear(v.History.Copies[i].Lags)
-			clear(v.History.Copies[i].Computing)
-		}
 		*v.History = policies.History{}
 	}
 	overwriteCluster(v.Cluster)

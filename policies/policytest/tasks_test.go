@@ -21,8 +21,6 @@ type tasks struct {
 	make  func() assign // of each instance, in place of f
 }
 
-type assign func(*policies.TaskView, *policies.Assignment)
-
 func (s *tasks) New() policies.TaskInstance {
 	if s.make != nil {
 		return &tasks{f: s.make()}
@@ -139,7 +137,7 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 					a.Launch[i].Locality = policies.RackLocal
 				}
 			}
-		}), "only 0 pending"},
+		}), "none is pending"},
 		{"launches before a stage may begin", with(func(v *policies.TaskView, a *policies.Assignment) {
 			for i := range v.Jobs {
 				for j, st := range v.Jobs[i].Stages {
@@ -148,7 +146,7 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 					}
 				}
 			}
-		}), "only 0 pending"},
+		}), "none is pending"},
 		{"exceeds the slots", &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
 			for i := range v.Jobs {
 				if n := v.Jobs[i].Stages[0].Pending[policies.OffRack]; n > 0 && !v.Slots[v.Host].Lost && v.Jobs[i].Stages[0].Need == (jobs.Resources{}) {
@@ -157,7 +155,7 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 					}
 				}
 			}
-		}}, "exceed the slots"},
+		}}, "is free"},
 		{"exceeds the resources", &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
 			for i := range v.Jobs {
 				for l, n := range v.Jobs[i].Stages[0].Pending {
@@ -176,7 +174,7 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 		{"launches at an unknown distance", with(func(v *policies.TaskView, a *policies.Assignment) { a.Launch = []policies.Launch{{Locality: 3}} }), ""},
 		{"kills an attempt that does not run", with(func(v *policies.TaskView, a *policies.Assignment) {
 			a.Kill = append(a.Kill, jobs.AttemptID{Task: jobs.TaskID{Job: v.Jobs[0].ID}, N: 1000})
-		}), "does not run"},
+		}), "unknown attempt"},
 		{"kills twice", with(func(v *policies.TaskView, a *policies.Assignment) {
 			if r := running(v); len(r) > 0 {
 				a.Kill = append(a.Kill, r[0].ID, r[0].ID)
@@ -286,21 +284,10 @@ func TestKilledTasksRunAgain(t *testing.T) {
 	Tasks(t, s)
 	rapid.Check(t, func(t *rapid.T) {
 		c := TaskClusters().Draw(t, "cluster")
-		c.Slots, c.Capacity, c.Between = [jobs.TaskKinds]int{2, 1}, jobs.Resources{}, max(c.Between, 50*time.Millisecond)
-		clear(c.lost) // otherwise some jobs cannot run
-		c.Use(&tasks{f: first})
-		before := c.Unfinished()
-		for range 100000 {
-			if c.Unfinished() == 0 {
-				break
-			}
-			var a policies.Assignment
-			kills(c.View(policies.Needs{}), &a)
-			c.Take(&a)
-			c.Next()
-		}
-		if len(c.Ended) != before {
-			t.Fatalf("%d of %d jobs have ended", len(c.Ended), before)
+		c.Slots, c.Resources = [jobs.TaskKinds]int{2, 1}, jobs.Resources{}
+		c.Run(t, s, 100000, nil)
+		if c.Unfinished() > 0 {
+			t.Fatalf("%d jobs have not ended", c.Unfinished())
 		}
 	})
 }

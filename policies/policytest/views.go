@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -289,10 +290,36 @@ func rename(v *policies.CoflowView) *policies.CoflowView {
 
 func newFlowID(id workloads.FlowID) workloads.FlowID { return 3*id + 11 }
 
-// MaskTasks is Mask for the View of a task scheduler. The copy shares what policies may not modify.
+// cloneTasks is clone for the View of a task scheduler. The copy shares the input blocks of jobs.
+func cloneTasks(v *policies.TaskView) *policies.TaskView {
+	c := *v
+	c.Cluster, c.Slots, c.Jobs, c.Counts = cloneCluster(v.Cluster), slices.Clone(v.Slots), slices.Clone(v.Jobs), slices.Clone(v.Counts)
+	c.Profiles, c.EndedProfiles = maps.Clone(v.Profiles), maps.Clone(v.EndedProfiles)
+	for i := range c.Jobs {
+		j := &c.Jobs[i]
+		j.Stages, j.Running = slices.Clone(j.Stages), slices.Clone(j.Running)
+		for k := range j.Stages {
+			j.Stages[k].Durations = slices.Clone(j.Stages[k].Durations)
+		}
+		if j.Shuffle != nil {
+			s := *j.Shuffle
+			s.Intermediate, s.Maps, s.Reduces = slices.Clone(s.Intermediate), slices.Clone(s.Maps), slices.Clone(s.Reduces)
+			j.Shuffle = &s
+		}
+	}
+	if v.History != nil {
+		h := *v.History
+		for i := range h.Copies {
+			h.Copies[i].Lags, h.Copies[i].Computing = slices.Clone(h.Copies[i].Lags), slices.Clone(h.Copies[i].Computing)
+		}
+		c.History = &h
+	}
+	return &c
+}
+
+// MaskTasks is Mask for the View of a task scheduler.
 func MaskTasks(v *policies.TaskView, needs policies.Needs) *policies.TaskView {
-	m := *v
-	m.Cluster, m.Slots, m.Jobs = cloneCluster(v.Cluster), slices.Clone(v.Slots), slices.Clone(v.Jobs)
+	m := cloneTasks(v)
 	maskCluster(m.Cluster, needs)
 	if !needs.History {
 		m.History = nil
@@ -302,22 +329,21 @@ func MaskTasks(v *policies.TaskView, needs policies.Needs) *policies.TaskView {
 	}
 	for i := range m.Jobs {
 		j := &m.Jobs[i]
-		if j.Shuffle != nil && !needs.Shuffle {
+		if !needs.Shuffle {
 			j.Shuffle = nil
 		} else if j.Shuffle != nil && !needs.OracleRatio {
-			shuffle := *j.Shuffle
-			shuffle.Ratio, j.Shuffle = 0, &shuffle
+			j.Shuffle.Ratio = 0
 		}
-		if needs.TaskProgress {
-			continue
-		}
-		j.Stages, j.Running = slices.Clone(j.Stages), slices.Clone(j.Running)
 		for k := range j.Stages {
-			j.Stages[k].Durations = nil
+			if !needs.TaskProgress {
+				j.Stages[k].Durations = nil
+			}
 		}
 		for k := range j.Running {
-			j.Running[k].Progress = 0
+			if !needs.TaskProgress {
+				j.Running[k].Progress = 0
+			}
 		}
 	}
-	return &m
+	return m
 }

@@ -58,11 +58,8 @@ func TestBlacklistSkips(t *testing.T) {
 		s.Blacklist = clone.Blacklist{Above: rapid.SampledFrom([]float64{0.1, 0.3, 0.5}).Draw(t, "p"), Window: time.Duration(rapid.IntRange(100, 2000).Draw(t, "window")) * time.Millisecond}
 		c := smallJobs(t, f)
 		n := c.Unfinished()
-		x := c.Use(s).(*instance)
-		for c.Unfinished() > 0 && c.Now() < 3*time.Minute {
-			v, a := c.View(s.Needs()), policies.Assignment{}
-			x.Assign(v, &a)
-			listed := 0
+		c.Run(t, s, int(3*time.Minute/c.Between), func(v *policies.TaskView, a *policies.Assignment) {
+			x, listed := c.Instance().(*instance), 0
 			for h := range v.Slots {
 				if x.blacklist.hosts[h].skipped {
 					listed++
@@ -73,9 +70,7 @@ func TestBlacklistSkips(t *testing.T) {
 					t.Fatalf("launches %v and backups %v on a host that is skipped", a.Launch, a.Backup)
 				}
 			}
-			c.Take(&a)
-			c.Next()
-		}
+		})
 		if len(c.Ended) != n {
 			t.Fatalf("%d of %d jobs have ended", len(c.Ended), n)
 		}

@@ -82,10 +82,7 @@ func TestBackupsAreLimited(t *testing.T) {
 		s.Speculation.After, s.Speculation.Cap = 0, rapid.Float64Range(0, 0.5).Draw(t, "cap")
 		s.Speculation.HostPercentile = rapid.Float64Range(0, 1).Draw(t, "slow host")
 		c := policytest.TaskClusters().Draw(t, "cluster")
-		x := c.Use(s)
-		for range rapid.IntRange(1, 60).Draw(t, "heartbeats") {
-			v, a := c.View(s.Needs()), policies.Assignment{}
-			x.Assign(v, &a)
+		c.Run(t, s, rapid.IntRange(1, 60).Draw(t, "heartbeats"), func(v *policies.TaskView, a *policies.Assignment) {
 			slots, extra := 0, 0
 			attempts := map[jobs.TaskID]int{}
 			for _, h := range v.Slots {
@@ -112,9 +109,7 @@ func TestBackupsAreLimited(t *testing.T) {
 				t.Fatalf("%d backups on %d slots, at most %v of them", extra, slots, s.Speculation.Cap)
 			}
 			backups += len(a.Backup)
-			c.Take(&a)
-			c.Next()
-		}
+		})
 	}
 	for round := 0; round < 20 && backups == 0; round++ { // few draws launch any
 		rapid.Check(t, property)
@@ -127,16 +122,9 @@ func TestBackupsAreLimited(t *testing.T) {
 // LATE shortens a job with one slow task, and launches nothing if all tasks take the same time.
 func TestBackupsShortenJobs(t *testing.T) {
 	run := func(s Scheduler, slow int) (took time.Duration, backups int) {
-		c := policytest.NewTaskCluster(racks(t, 2, 3), []policytest.ToyJob{{ID: 1, Maps: 10, Reduces: 4, Length: time.Second, Slow: slow}})
-		c.Slots = [jobs.TaskKinds]int{2, 1}
-		x := c.Use(s)
-		for c.Unfinished() > 0 && c.Now() < time.Minute {
-			var a policies.Assignment
-			x.Assign(c.View(s.Needs()), &a)
-			backups += len(a.Backup)
-			c.Take(&a)
-			c.Next()
-		}
+		c := policytest.NewTaskCluster(racks(t, 2, 3), []policytest.Job{{ID: 1, Maps: 10, Reduces: 4, Length: time.Second, Slow: slow}})
+		c.Slots, c.Slowstart = [jobs.TaskKinds]int{2, 1}, 1 // reduces that wait for maps would be slow
+		c.Run(t, s, int(time.Minute/c.Between), func(_ *policies.TaskView, a *policies.Assignment) { backups += len(a.Backup) })
 		return c.Now(), backups
 	}
 	s := late()

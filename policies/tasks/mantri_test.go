@@ -124,12 +124,9 @@ func TestMantriKeepsTasks(t *testing.T) {
 			c = smallJobs(t, f)
 			c.Slots = [jobs.TaskKinds]int{2, 1}
 		}
-		x := c.Use(s)
-		for range rapid.IntRange(30, 90).Draw(t, "heartbeats") {
-			v, a := c.View(s.Needs()), policies.Assignment{}
-			x.Assign(v, &a)
+		c.Run(t, s, rapid.IntRange(30, 90).Draw(t, "heartbeats"), func(v *policies.TaskView, a *policies.Assignment) {
 			before, _ := running(v, &policies.Assignment{})
-			after, _ := running(v, &a)
+			after, _ := running(v, a)
 			for id, n := range before {
 				if after[id] == 0 || after[id] > n+1 {
 					t.Fatalf("task %v has %d attempts, then %d", id, n, after[id])
@@ -140,11 +137,9 @@ func TestMantriKeepsTasks(t *testing.T) {
 					t.Fatalf("restart %d of task %v", id.N+1, id.Task)
 				}
 			}
-			checkConserving(t, v, &a)
+			checkConserving(t, v, a)
 			backups, kills = backups+len(a.Backup), kills+len(a.Kill)
-			c.Take(&a)
-			c.Next()
-		}
+		})
 	})
 	if backups == 0 || kills == 0 {
 		t.Errorf("%d backups and %d kills, want some", backups, kills)
@@ -155,15 +150,9 @@ func TestMantriKeepsTasks(t *testing.T) {
 func TestMantriShortensJobs(t *testing.T) {
 	for _, slots := range []int{1, 3} {
 		run := func(s Scheduler, slow int) (took time.Duration) {
-			c := policytest.NewTaskCluster(racks(t, 2, 3), []policytest.ToyJob{{ID: 1, Maps: 16, Reduces: 2, Length: time.Second, Slow: slow}})
+			c := policytest.NewTaskCluster(racks(t, 2, 3), []policytest.Job{{ID: 1, Maps: 16, Reduces: 2, Length: time.Second, Slow: slow}})
 			c.Slots = [jobs.TaskKinds]int{slots, 1}
-			x := c.Use(s)
-			for c.Unfinished() > 0 && c.Now() < time.Minute {
-				var a policies.Assignment
-				x.Assign(c.View(s.Needs()), &a)
-				c.Take(&a)
-				c.Next()
-			}
+			c.Run(t, s, int(time.Minute/c.Between), nil)
 			return c.Now()
 		}
 		s := mantri()

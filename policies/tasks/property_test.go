@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"testbed/emu/engine/tracker"
 	"testbed/policies"
 	"testbed/policies/policytest"
 	"testbed/topo"
@@ -57,14 +58,9 @@ func TestWorkConserving(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := policytest.TaskClusters().Draw(t, "cluster")
-				x := c.Use(s)
-				for range rapid.IntRange(1, 30).Draw(t, "heartbeats") {
-					v, a := c.View(policies.Needs{}), policies.Assignment{}
-					x.Assign(v, &a)
-					checkConserving(t, v, &a)
-					c.Take(&a)
-					c.Next()
-				}
+				c.Run(t, s, rapid.IntRange(1, 30).Draw(t, "heartbeats"), func(v *policies.TaskView, a *policies.Assignment) {
+					checkConserving(t, v, a)
+				})
 			})
 		})
 	}
@@ -101,7 +97,7 @@ func usage(v *policies.TaskView, a *policies.Assignment, k jobs.TaskKind) (runni
 func TestMinimumSharesComeFirst(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := policytest.TaskClusters().Draw(t, "cluster")
-		c.Capacity = jobs.Resources{} // with it, a task may not fit
+		c.Resources = jobs.Resources{} // with it, a task may not fit
 		least := map[string]int{}
 		var pools []Pool
 		for _, u := range []string{"ann", "bob", "cy"} {
@@ -109,10 +105,7 @@ func TestMinimumSharesComeFirst(t *testing.T) {
 			pools = append(pools, Pool{Name: u, Min: [2]int{least[u], least[u]}})
 		}
 		s := Scheduler{Order: Fair{Pools: pools}}
-		x := c.Use(s)
-		for range rapid.IntRange(1, 40).Draw(t, "heartbeats") {
-			v, a := c.View(policies.Needs{}), policies.Assignment{}
-			x.Assign(v, &a)
+		c.Run(t, s, rapid.IntRange(1, 40).Draw(t, "heartbeats"), func(v *policies.TaskView, a *policies.Assignment) {
 			slots := [jobs.TaskKinds]int{}
 			for _, h := range v.Slots {
 				for k := range slots {
@@ -134,17 +127,15 @@ func TestMinimumSharesComeFirst(t *testing.T) {
 					}
 				}
 			}
-			c.Take(&a)
-			c.Next()
-		}
+		})
 	})
 }
 
 // endless returns a cluster with one user who always has pending tasks, and jobs of others.
 func endless(t *rapid.T, f *topo.Fabric) *policytest.TaskCluster {
-	list := []policytest.ToyJob{{ID: 1, User: "hog", Maps: 5000, Length: time.Second}}
+	list := []policytest.Job{{ID: 1, User: "hog", Maps: 5000, Length: time.Second}}
 	for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
-		list = append(list, policytest.ToyJob{ID: jobs.JobID(i + 2), User: fmt.Sprint("user ", rapid.IntRange(1, 3).Draw(t, "user")), Submit: time.Duration(rapid.IntRange(0, 5000).Draw(t, "submit")) * time.Millisecond,
+		list = append(list, policytest.Job{ID: jobs.JobID(i + 2), User: fmt.Sprint("user ", rapid.IntRange(1, 3).Draw(t, "user")), Submit: time.Duration(rapid.IntRange(0, 5000).Draw(t, "submit")) * time.Millisecond,
 			Maps: rapid.IntRange(1, 6).Draw(t, "maps"), Reduces: rapid.IntRange(0, 2).Draw(t, "reduces"), Length: time.Duration(rapid.IntRange(1, 1500).Draw(t, "length")) * time.Millisecond})
 	}
 	return policytest.NewTaskCluster(f, list)
@@ -166,13 +157,7 @@ func TestFairDoesNotStarve(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := endless(t, f)
 				others := c.Unfinished() - 1
-				x := c.Use(s)
-				for len(c.Ended) < others && c.Now() < time.Minute {
-					var a policies.Assignment
-					x.Assign(c.View(policies.Needs{}), &a)
-					c.Take(&a)
-					c.Next()
-				}
+				c.Run(t, s, int(time.Minute/c.Between), nil)
 				if len(c.Ended) < others {
 					t.Fatalf("after %v, %d of %d jobs have ended", c.Now(), len(c.Ended), others)
 				}
@@ -187,20 +172,15 @@ func TestKillsReachTheShare(t *testing.T) {
 	f := racks(t, 2, 3)
 	rapid.Check(t, func(t *rapid.T) {
 		late := rapid.IntRange(1, 10).Draw(t, "maps of the late job")
-		c := policytest.NewTaskCluster(f, []policytest.ToyJob{{ID: 1, User: "hog", Maps: 100, Length: time.Hour},
+		c := policytest.NewTaskCluster(f, []policytest.Job{{ID: 1, User: "hog", Maps: 100, Length: time.Hour},
 			{ID: 2, User: "late", Maps: late, Length: time.Hour, Submit: 2 * time.Second}})
 		c.Slots = [jobs.TaskKinds]int{rapid.IntRange(1, 3).Draw(t, "slots"), 0}
 		s := Scheduler{Order: Fair{Starvation: Starvation{FairTimeout: time.Second, Fraction: 1, Kill: true, Every: time.Duration(rapid.IntRange(0, 1500).Draw(t, "every")) * time.Millisecond}}}
-		x := c.Use(s)
-		kills := 0
-		for c.Now() < 20*time.Second {
-			var a policies.Assignment
-			x.Assign(c.View(policies.Needs{}), &a)
+		kills, running := 0, map[string]int{}
+		c.Run(t, s, int(20*time.Second/c.Between), func(v *policies.TaskView, a *policies.Assignment) {
 			kills += len(a.Kill)
-			c.Take(&a)
-			c.Next()
-		}
-		running, _ := usage(c.View(policies.Needs{}), &policies.Assignment{}, jobs.Map)
+			running, _ = usage(v, a, jobs.Map)
+		})
 		if want := min(late, 3*c.Slots[jobs.Map]); running["late"] != want || kills != want {
 			t.Fatalf("the late job runs %d tasks after %d kills, want %d", running["late"], kills, want)
 		}
@@ -212,8 +192,7 @@ func TestKillsReachTheShare(t *testing.T) {
 func TestUnrelatedInput(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := contenders()[rapid.SampledFrom([]string{"fair, all", "fair, skips", "drf", "fifo, delay"}).Draw(t, "policy")]
-		c := policytest.TaskClusters().Draw(t, "cluster")
-		x, other := c.Use(s), s
+		c, other := policytest.TaskClusters().Draw(t, "cluster"), s
 		rename := map[string]string{"ann": "zoe", "bob": "bill", "cy": "", "": "cy", "dee": "x", "eve": "a"}
 		if fair, ok := s.Order.(Fair); ok {
 			fair.Pools = append(rapid.Permutation(fair.Pools).Draw(t, "pools"), Pool{Name: "unused", Weight: 9, Min: [2]int{100, 100}})
@@ -223,10 +202,8 @@ func TestUnrelatedInput(t *testing.T) {
 			other.Order = fair
 		}
 		y := other.New()
-		for range rapid.IntRange(1, 30).Draw(t, "heartbeats") {
-			v, a := c.View(policies.Needs{}), policies.Assignment{}
-			x.Assign(v, &a)
-			u := c.View(policies.Needs{})
+		c.Run(t, s, rapid.IntRange(1, 30).Draw(t, "heartbeats"), func(v *policies.TaskView, a *policies.Assignment) {
+			u := policytest.MaskTasks(v, s.Needs())
 			for i := range u.Jobs {
 				u.Jobs[i].User = rename[u.Jobs[i].User]
 			}
@@ -243,9 +220,7 @@ func TestUnrelatedInput(t *testing.T) {
 			if !slices.Equal(a.Launch, b.Launch) || !slices.Equal(a.Kill, b.Kill) {
 				t.Fatalf("launches %+v and kills %+v, with unrelated changes %+v and %+v", a.Launch, a.Kill, b.Launch, b.Kill)
 			}
-			c.Take(&a)
-			c.Next()
-		}
+		})
 	})
 }
 
@@ -258,7 +233,7 @@ func TestReducesPerUser(t *testing.T) {
 		"split": {Order: Fair{}, Splitting: Splitting{Factor: 3, PerJob: 100, PerUser: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := policytest.NewTaskCluster(racks(t, 1, 1), []policytest.ToyJob{
+			c := policytest.NewTaskCluster(racks(t, 1, 1), []policytest.Job{
 				{ID: 1, User: "ann", Maps: 1, Reduces: 6, Length: 150 * time.Millisecond},
 			})
 			c.Slots = [jobs.TaskKinds]int{1, 5}
@@ -274,10 +249,7 @@ func TestReducesPerUser(t *testing.T) {
 
 // checkReducesPerUser runs heartbeats and reports whether a reduce waited because of the limit.
 func checkReducesPerUser(t rapid.TB, c *policytest.TaskCluster, s Scheduler, heartbeats int) (reached bool) {
-	x := c.Use(s)
-	for range heartbeats {
-		v, a := c.View(policies.Needs{}), policies.Assignment{}
-		x.Assign(v, &a)
+	c.Run(t, s, heartbeats, func(v *policies.TaskView, a *policies.Assignment) {
 		on := map[string]int{}
 		for i := range v.Jobs {
 			on[v.Jobs[i].User] += countOn(&v.Jobs[i], v.Host, func(x *policies.AttemptState) bool { return x.Kind == jobs.Reduce })
@@ -294,7 +266,7 @@ func checkReducesPerUser(t rapid.TB, c *policytest.TaskCluster, s Scheduler, hea
 			}
 			for j := range v.Jobs[i].Stages {
 				st := &v.Jobs[i].Stages[j]
-				if st.Kind != jobs.Reduce || pendingOf(v, &a, i, j) == 0 || v.Slots[v.Host].Lost || !fitting(v, &a, st) {
+				if st.Kind != jobs.Reduce || pendingOf(v, a, i, j) == 0 || v.Slots[v.Host].Lost || !fitting(v, a, st) {
 					continue
 				}
 				if n < s.PerUser {
@@ -303,9 +275,7 @@ func checkReducesPerUser(t rapid.TB, c *policytest.TaskCluster, s Scheduler, hea
 				reached = true
 			}
 		}
-		c.Take(&a)
-		c.Next()
-	}
+	})
 	return reached
 }
 
@@ -316,26 +286,20 @@ func TestRoomForOutputs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := policytest.TaskClusters().Draw(t, "cluster")
-				x := c.Use(s)
-				for range rapid.IntRange(1, 30).Draw(t, "heartbeats") {
-					v, a := c.View(policies.Needs{}), policies.Assignment{}
-					left := units.Bytes(rapid.IntRange(-1, 10).Draw(t, "space"))
-					v.Slots[v.Host].Space = left
-					for i := range v.Jobs {
-						v.Jobs[i].Stages[0].Output = units.Bytes(i % 4)
-					}
-					x.Assign(v, &a)
+				c.Space, c.Evict = units.Bytes(rapid.IntRange(0, 3).Draw(t, "space"))*40*units.MB, tracker.EvictLatest
+				c.Run(t, s, rapid.IntRange(1, 60).Draw(t, "heartbeats"), func(v *policies.TaskView, a *policies.Assignment) {
+					left := v.Slots[v.Host].Space
+					limited := left >= 0
 					for _, l := range a.Launch {
 						left -= v.Jobs[l.Job].Stages[l.Stage].Output
 					}
-					limited := v.Slots[v.Host].Space >= 0
 					if limited && left < 0 {
 						t.Fatalf("launches exceed the space of %v by %v", v.Slots[v.Host].Space, -left)
 					}
 					for i := range v.Jobs {
 						for j := range v.Jobs[i].Stages {
 							st := &v.Jobs[i].Stages[j]
-							if pendingOf(v, &a, i, j) == 0 || v.Slots[v.Host].Lost || !fitting(v, &a, st) {
+							if pendingOf(v, a, i, j) == 0 || !fitting(v, a, st) {
 								continue
 							}
 							if !limited || st.Output <= left {
@@ -344,9 +308,7 @@ func TestRoomForOutputs(t *testing.T) {
 							refused = true
 						}
 					}
-					c.Take(&a)
-					c.Next()
-				}
+				})
 			})
 		})
 	}

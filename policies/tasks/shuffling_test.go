@@ -191,27 +191,23 @@ func TestShufflingKeepsTheOrderOfUsers(t *testing.T) {
 			order = DRF{}
 		}
 		base, shuffled := Scheduler{Order: order}, Scheduler{Order: order, Shuffle: parts}
-		x := c.Use(shuffled)
-		for n := range rapid.IntRange(1, 20).Draw(t, "heartbeats") {
-			v := c.View(shuffled.Needs())
-			var a, b policies.Assignment
-			x.Assign(v, &a)
-			w := c.View(base.Needs())
-			base.New().Assign(w, &b)
-			got, gotFirst := users(v, &a)
-			want, wantFirst := users(w, &b)
-			if !drf && c.Capacity == (jobs.Resources{}) && !reflect.DeepEqual(got, want) {
-				t.Fatalf("heartbeat %d: launches of users %v, without ShuffleWatcher %v", n, got, want)
+		n := 0
+		c.Run(t, shuffled, rapid.IntRange(1, 20).Draw(t, "heartbeats"), func(v *policies.TaskView, a *policies.Assignment) {
+			n++
+			var b policies.Assignment
+			base.New().Assign(v, &b)
+			got, gotFirst := users(v, a)
+			want, wantFirst := users(v, &b)
+			if !drf && c.Resources == (jobs.Resources{}) && !reflect.DeepEqual(got, want) {
+				t.Fatalf("decision %d: launches of users %v, without ShuffleWatcher %v", n, got, want)
 			}
 			if drf && gotFirst != wantFirst {
-				t.Fatalf("heartbeat %d: the first launch is of %q, without ShuffleWatcher of %q", n, gotFirst, wantFirst)
+				t.Fatalf("decision %d: the first launch is of %q, without ShuffleWatcher of %q", n, gotFirst, wantFirst)
 			}
 			if (len(a.Launch) == 0) != (len(b.Launch) == 0) {
-				t.Fatalf("heartbeat %d: %d launches, without ShuffleWatcher %d", n, len(a.Launch), len(b.Launch))
+				t.Fatalf("decision %d: %d launches, without ShuffleWatcher %d", n, len(a.Launch), len(b.Launch))
 			}
-			c.Take(&a)
-			c.Next()
-		}
+		})
 	})
 }
 
