@@ -27,7 +27,7 @@ type blocks struct {
 	failed     map[workloads.BlockID]bool   // failed blocks, about which events may still arrive
 	stopped    map[workloads.BlockID]*write // blocks that were stopped, with their targets
 	placements []policies.Placement         // by time, pruned by recentPlacements
-	placed     []placed                     // by time
+	placed     transit[*write]
 
 	// attempt returns the attempt of a task that writes a block, its zero value for none.
 	attempt func(workloads.BlockID) jobs.AttemptID
@@ -42,12 +42,6 @@ type write struct {
 	at      time.Duration // of the request
 	// decided reports that the placement has not taken effect yet: its pipeline does not exist.
 	decided bool
-}
-
-// placed is a block whose placement takes effect later.
-type placed struct {
-	at time.Duration
-	id workloads.BlockID
 }
 
 // request is a block that waits to be placed and its writer's next blocks.
@@ -70,7 +64,8 @@ func newBlocks(shared *core) (blocks, error) {
 		}
 	}
 	if x.cfg.Zone != nil && len(x.cfg.Zone) != x.cfg.Fabric.Racks() {
-		return x, fmt.Errorf("engine: zones of %d racks: must be given for all %d racks or for none", len(x.cfg.Zone), x.cfg.Fabric.Racks())
+		return x, fmt.Errorf("engine: zones of %d racks: must be given for all %d racks or for none",
+			len(x.cfg.Zone), x.cfg.Fabric.Racks())
 	}
 	x.cfg.Zone = slices.Clone(x.cfg.Zone)
 	return x, nil
@@ -96,7 +91,9 @@ func (x *blocks) requestBlock(rest []workloads.Block) error {
 	case x.active[b.ID] != nil || slices.ContainsFunc(x.waiting, func(r request) bool { return r.rest[0].ID == b.ID }):
 		return fmt.Errorf("block %d is already being written", b.ID)
 	case b.Size <= 0 || b.Packet <= 0 || b.Window <= 0 || b.Replicas <= 0 || !x.known(b.Client):
-		return fmt.Errorf("block %d: size %v, packet %v, window %d, %d replicas, client %d: all must be positive and the client a host of the fabric", b.ID, b.Size, b.Packet, b.Window, b.Replicas, b.Client)
+		return fmt.Errorf("block %d: size %v, packet %v, window %d, %d replicas, client %d: "+
+			"all must be positive and the client a host of the fabric",
+			b.ID, b.Size, b.Packet, b.Window, b.Replicas, b.Client)
 	}
 	if h := x.lostOf(b.Client); h >= 0 {
 		x.failWriter(rest, x.lostWhy(h))
@@ -124,19 +121,14 @@ func (x *blocks) due() time.Duration {
 
 // nextWake returns the time at which a request must be placed, or a placement takes effect.
 func (x *blocks) nextWake() time.Duration {
-	if len(x.placed) > 0 {
-		return min(x.due(), x.placed[0].at)
-	}
-	return x.due()
+	return min(x.due(), x.placed.next())
 }
 
-// startPlaced starts the pipelines of placements that take effect. A block with a host that has been lost since is placed
-// again.
+// startPlaced starts the pipelines of placements that take effect. A block with a host that has been
+// lost since is placed again.
 func (x *blocks) startPlaced() error {
-	for len(x.placed) > 0 && x.placed[0].at <= x.now {
-		w := x.active[x.placed[0].id]
-		x.placed = x.placed[1:]
-		if w == nil || !w.decided {
+	for w := range x.placed.arrived(x.now) {
+		if x.active[w.block.ID] != w { // it has ended
 			continue
 		}
 		if len(w.lost) == 0 {
@@ -157,7 +149,15 @@ func (x *blocks) startChain(w *write) {
 		hashes[hop] = workloads.HopHash(x.cfg.Seed, b.ID, hop)
 	}
 	x.command(
-		Mark{Kind: MarkWrite, ID: int(b.ID), Host: b.Client, Parts: b.Replicas, Size: b.Size, Waited: x.now - w.at, Attempt: x.attempt(b.ID)},
+		Mark{
+			Kind:    MarkWrite,
+			ID:      int(b.ID),
+			Host:    b.Client,
+			Parts:   b.Replicas,
+			Size:    b.Size,
+			Waited:  x.now - w.at,
+			Attempt: x.attempt(b.ID),
+		},
 		StartChain{Block: b, Targets: slices.Clone(w.targets), Hashes: hashes})
 }
 
@@ -176,15 +176,19 @@ func (x *blocks) placeWaiting() error {
 			shown[i] = policies.Request{Block: r.rest[0], At: r.at, Left: len(r.rest)}
 		}
 		order := x.cfg.Placement.(policies.Batcher).Order(shown)
+		incomplete := func() error {
+			return fmt.Errorf("placement policy %T: order %v of %d requests: must contain each of them once",
+				x.cfg.Placement, order, n)
+		}
 		placed := make([]bool, n)
 		for _, i := range order {
 			if i < 0 || i >= n || placed[i] {
-				return fmt.Errorf("placement policy %T: order %v of %d requests: must contain each of them once", x.cfg.Placement, order, n)
+				return incomplete()
 			}
 			placed[i] = true
 		}
 		if len(order) != n {
-			return fmt.Errorf("placement policy %T: order %v of %d requests: must contain each of them once", x.cfg.Placement, order, n)
+			return incomplete()
 		}
 		for _, i := range order {
 			if err := x.placeBlock(due[i]); err != nil {
@@ -248,29 +252,32 @@ func (x *blocks) placeBlock(r request) error {
 		x.hosts[h].allocate(b)
 		x.hostChanged(h)
 	}
-	x.placements = append(x.placements, policies.Placement{At: x.now, Block: b.ID, Client: b.Client, Size: b.Size, Hosts: slices.Clone(targets)})
+	x.placements = append(x.placements, policies.Placement{
+		At:     x.now,
+		Block:  b.ID,
+		Client: b.Client,
+		Size:   b.Size,
+		Hosts:  slices.Clone(targets),
+	})
 	w := &write{block: b, targets: targets, rest: rest[1:], at: r.at, decided: true}
 	x.active[b.ID] = w
-	if latency == 0 {
+	if !x.placed.hold(x.now, latency, w) {
 		x.startChain(w)
-		return nil
 	}
-	at := x.now + latency
-	if n := len(x.placed); n > 0 { // no decision overtakes another
-		at = max(at, x.placed[n-1].at)
-	}
-	x.placed = append(x.placed, placed{at, b.ID})
 	return nil
 }
 
 func (x *blocks) checkTargets(b workloads.Block, targets []topo.HostID) error {
 	if len(targets) != b.Replicas {
-		return fmt.Errorf("placement policy %T: %d hosts for %d replicas of block %d", x.cfg.Placement, len(targets), b.Replicas, b.ID)
+		return fmt.Errorf("placement policy %T: %d hosts for %d replicas of block %d",
+			x.cfg.Placement, len(targets), b.Replicas, b.ID)
 	}
 	seen := map[topo.HostID]bool{}
 	for _, h := range targets {
 		if !x.known(h) || seen[h] || x.hosts[h].lost {
-			return fmt.Errorf("placement policy %T: hosts %v for block %d: must be different hosts of the fabric that are not lost", x.cfg.Placement, targets, b.ID)
+			return fmt.Errorf("placement policy %T: hosts %v for block %d: "+
+				"must be different hosts of the fabric that are not lost",
+				x.cfg.Placement, targets, b.ID)
 		}
 		seen[h] = true
 	}
@@ -339,7 +346,9 @@ func (x *blocks) stop(id workloads.BlockID) {
 	x.failed[id], x.stopped[id] = true, &write{block: w.block, lost: slices.Clone(w.targets)}
 	x.drop(w)
 	b := w.block
-	x.command(StopChain{Block: id}, Mark{Kind: MarkBlockStopped, ID: int(id), Host: x.living(b.Client), Parts: b.Replicas, Size: b.Size})
+	x.command(
+		StopChain{Block: id},
+		Mark{Kind: MarkBlockStopped, ID: int(id), Host: x.living(b.Client), Parts: b.Replicas, Size: b.Size})
 }
 
 // discard deletes the replicas of a durable block.

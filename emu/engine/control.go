@@ -76,16 +76,15 @@ type control struct {
 	demands   []*alloc.Demand      // parallel to view.Coflows
 	left      []units.Rate         // residual capacity, by LinkID
 	rounded   []*flow              // flows whose rate was rounded down
-	delayed   []delayed            // rate caps in transit, by time
+	caps      transit[rateCap]     // of flows
 	arrives   time.Duration        // of the rate caps of the newest decision
 
 	counter *coordinator.Counter
 	late    int // Stats.Late
 }
 
-// delayed is a rate cap in transit to a host.
-type delayed struct {
-	at      time.Duration
+// rateCap is a new rate cap of a flow.
+type rateCap struct {
 	flow    *flow
 	ceiling units.Rate
 }
@@ -118,11 +117,7 @@ func (e *Engine) NextWake() time.Duration {
 	if len(e.coflows.active) == 0 {
 		return next
 	}
-	next = min(next, c.Requested(), c.Next())
-	if len(c.delayed) > 0 {
-		next = min(next, c.delayed[0].at)
-	}
-	return next
+	return min(next, c.Requested(), c.Next(), c.caps.next())
 }
 
 // needed reports whether a decision is necessary now: urgent ones do not wait for the
@@ -152,7 +147,7 @@ func (e *Engine) passes() time.Duration {
 			soonest = min(soonest, 8e9*float64(x.Watch-x.State.Sent)/x.speed)
 		}
 	}
-	if c := &e.control; c.arrives > c.Decided || len(c.delayed) > 0 { // older rate caps may still be in force
+	if c := &e.control; c.arrives > c.Decided || len(c.caps) > 0 { // older rate caps may still be in force
 		return e.now + 1
 	}
 	const never = 1e18 // 31 years, longer than any run
@@ -240,11 +235,7 @@ func (e *Engine) decide() error {
 	if s.Answer != nil {
 		e.command(Decided{CoflowRole, s.Answer, s.Latency})
 	}
-	// No decision overtakes another.
-	c.arrives = e.now + e.cfg.Control.Latency + s.Latency
-	if n := len(c.delayed); n > 0 {
-		c.arrives = max(c.arrives, c.delayed[n-1].at)
-	}
+	c.arrives = c.caps.arrival(e.now, e.cfg.Control.Latency+s.Latency)
 	c.demands = c.demands[:0]
 	for _, x := range e.coflows.active {
 		c.demands = append(c.demands, x.demand)
@@ -335,7 +326,7 @@ func (e *Engine) setCaps() {
 		c.counter.Notify(f.Src)
 		switch {
 		case c.arrives > e.now:
-			c.delayed = append(c.delayed, delayed{c.arrives, f, ceiling})
+			c.caps = append(c.caps, sent[rateCap]{c.arrives, rateCap{f, ceiling}})
 		case f.started:
 			e.command(SetCeiling{Flow: f.ID, Ceiling: ceiling})
 		}
@@ -396,16 +387,13 @@ func (e *Engine) start(factor units.Rate) {
 	e.coflows.waiting = e.coflows.waiting[:0]
 }
 
-// release appends the commands for delayed rate caps that have arrived.
+// release appends the commands for rate caps that have reached their hosts.
 func (e *Engine) release() {
-	c := &e.control
-	n := 0
-	for ; n < len(c.delayed) && c.delayed[n].at <= e.now; n++ {
-		if d := c.delayed[n]; !d.flow.ended {
-			e.command(SetCeiling{Flow: d.flow.ID, Ceiling: d.ceiling})
+	for r := range e.control.caps.arrived(e.now) {
+		if !r.flow.ended {
+			e.command(SetCeiling{Flow: r.flow.ID, Ceiling: r.ceiling})
 		}
 	}
-	c.delayed = slices.Delete(c.delayed, 0, n)
 }
 
 // coflowBegan counts the flows of sending hosts.

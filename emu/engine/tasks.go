@@ -67,17 +67,7 @@ type tasks struct {
 	writes   map[workloads.BlockID]*taskAttempt
 	served   map[jobs.JobID]map[jobs.AttemptID]units.Rate // at which hosts serve the outputs of stragglers
 	events   []tracker.Event                              // that the tracker has not seen yet
-	later    []later                                      // by time
-}
-
-// later are commands that have not reached their host yet: the start of an attempt with those about it that followed, or the
-// stop of one.
-type later struct {
-	at     time.Duration
-	starts bool
-	id     jobs.AttemptID
-	host   topo.HostID
-	cmds   []tracker.Command
+	orders   transit[order]                               // of the scheduler, to hosts
 }
 
 // thinking is a job that is submitted later, because the one that it follows has ended.
@@ -117,11 +107,20 @@ type savedBlock struct {
 }
 
 func newTasks(shared *core, c *coflows, b *blocks) (tasks, error) {
-	x := tasks{core: shared, TaskConfig: shared.cfg.Tasks, coflows: c, blocks: b,
-		byID: map[jobs.JobID]*jobs.Job{}, after: map[jobs.JobID][]jobs.JobID{}, shuffles: map[shuffleID]workloads.CoflowID{}, first: map[jobs.TaskID]workloads.BlockID{},
-		running: map[jobs.AttemptID]*taskAttempt{}, reads: map[workloads.FlowID]*taskAttempt{}, local: map[workloads.FlowID]bool{},
-		fetchers: map[workloads.FlowID]*taskAttempt{}, flows: map[tracker.FetchID]workloads.FlowID{}, writes: map[workloads.BlockID]*taskAttempt{},
-		served: map[jobs.JobID]map[jobs.AttemptID]units.Rate{}}
+	x := tasks{
+		core: shared, TaskConfig: shared.cfg.Tasks, coflows: c, blocks: b,
+		byID:     map[jobs.JobID]*jobs.Job{},
+		after:    map[jobs.JobID][]jobs.JobID{},
+		shuffles: map[shuffleID]workloads.CoflowID{},
+		first:    map[jobs.TaskID]workloads.BlockID{},
+		running:  map[jobs.AttemptID]*taskAttempt{},
+		reads:    map[workloads.FlowID]*taskAttempt{},
+		local:    map[workloads.FlowID]bool{},
+		flows:    map[tracker.FetchID]workloads.FlowID{},
+		fetchers: map[workloads.FlowID]*taskAttempt{},
+		writes:   map[workloads.BlockID]*taskAttempt{},
+		served:   map[jobs.JobID]map[jobs.AttemptID]units.Rate{},
+	}
 	if x.TaskConfig == nil {
 		return x, nil
 	}
@@ -132,7 +131,9 @@ func newTasks(shared *core, c *coflows, b *blocks) (tasks, error) {
 	for _, b := range x.Stored {
 		x.cached = x.cached || b.Cached
 		if stored[b.Block] != nil || len(b.Hosts) == 0 || b.Size <= 0 {
-			errs = append(errs, fmt.Errorf("engine: input block %d of %v on hosts %v: must have a positive size and a host, and be listed once", b.Block, b.Size, b.Hosts))
+			errs = append(errs, fmt.Errorf(
+				"engine: input block %d of %v on hosts %v: must have a positive size and a host, and be listed once",
+				b.Block, b.Size, b.Hosts))
 		}
 		stored[b.Block], sizes[b.Block] = b.Hosts, b.Size
 	}
@@ -145,8 +146,18 @@ func newTasks(shared *core, c *coflows, b *blocks) (tasks, error) {
 	if o := x.core.cfg.Watcher; o != nil {
 		watcher = o.Tasks
 	}
-	t, err := tracker.New(tracker.Config{Watcher: watcher, Fabric: x.core.cfg.Fabric, Scheduler: x.Scheduler, Slots: x.Slots, Resources: x.Resources, Space: x.Space,
-		Blocks: stored, Cluster: x.cluster, Seed: x.core.cfg.Seed, Settings: x.Settings})
+	t, err := tracker.New(tracker.Config{
+		Watcher:   watcher,
+		Fabric:    x.core.cfg.Fabric,
+		Scheduler: x.Scheduler,
+		Slots:     x.Slots,
+		Resources: x.Resources,
+		Space:     x.Space,
+		Blocks:    stored,
+		Cluster:   x.cluster,
+		Seed:      x.core.cfg.Seed,
+		Settings:  x.Settings,
+	})
 	x.tracker = t
 	return x, errors.Join(append(errs, err)...)
 }
@@ -159,7 +170,8 @@ func (x *tasks) number(j *jobs.Job, stored map[workloads.BlockID]units.Bytes) er
 	}
 	if before := x.byID[j.After]; j.After != 0 {
 		if before == nil || j.Submit < before.Submit {
-			errs = append(errs, fmt.Errorf("engine: job %d follows job %d: must be one before it in the list, submitted earlier", j.ID, j.After))
+			errs = append(errs, fmt.Errorf(
+				"engine: job %d follows job %d: must be one before it in the list, submitted earlier", j.ID, j.After))
 		}
 		x.after[j.After] = append(x.after[j.After], j.ID)
 	}
@@ -171,13 +183,18 @@ func (x *tasks) number(j *jobs.Job, stored map[workloads.BlockID]units.Bytes) er
 		}
 		for i, task := range st.Tasks {
 			if len(st.From) == 0 && task.InputSize > 0 && stored[task.Input] != task.InputSize {
-				errs = append(errs, fmt.Errorf("engine: task %d of stage %d of job %d reads block %d of %v: hosts store %v of it", i, s, j.ID, task.Input, task.InputSize, stored[task.Input]))
+				errs = append(errs, fmt.Errorf(
+					"engine: task %d of stage %d of job %d reads block %d of %v: hosts store %v of it",
+					i, s, j.ID, task.Input, task.InputSize, stored[task.Input]))
 			}
 			if task.Writes == 0 {
 				continue
 			}
 			if x.core.cfg.Placement == nil || x.Output.Size <= 0 {
-				errs = append(errs, fmt.Errorf("engine: task %d of stage %d of job %d writes %v: this needs a placement policy and a positive size of blocks", i, s, j.ID, task.Writes))
+				errs = append(errs, fmt.Errorf(
+					"engine: task %d of stage %d of job %d writes %v: this needs a placement policy and a positive size "+
+						"of blocks",
+					i, s, j.ID, task.Writes))
 				continue
 			}
 			x.first[jobs.TaskID{Job: j.ID, Stage: s, Index: i}] = x.next.Block + x.stride
@@ -208,10 +225,7 @@ func (x *tasks) nextWake() time.Duration {
 	if len(x.thinking) > 0 {
 		wake = min(wake, x.thinking[0].at)
 	}
-	if len(x.later) > 0 {
-		wake = min(wake, x.later[0].at)
-	}
-	return wake
+	return min(wake, x.orders.next())
 }
 
 // instance returns that of the scheduler; nil without jobs.
@@ -220,80 +234,6 @@ func (x *tasks) instance() policies.TaskInstance {
 		return nil
 	}
 	return x.tracker.Instance()
-}
-
-// delay keeps commands back that have not reached their host, and reports whether it did. No command overtakes another.
-func (x *tasks) delay(cmd tracker.Command) bool {
-	add := func(after time.Duration, l later) bool {
-		if l.at = x.now + after; len(x.later) > 0 {
-			l.at = max(l.at, x.later[len(x.later)-1].at)
-		}
-		x.later = append(x.later, l)
-		return true
-	}
-	// start returns the start of an attempt that has not reached its host; nil if it has.
-	start := func(id jobs.AttemptID) *later {
-		i := slices.IndexFunc(x.later, func(l later) bool { return l.starts && l.id == id })
-		if i < 0 {
-			return nil
-		}
-		return &x.later[i]
-	}
-	follows := func(id jobs.AttemptID) bool {
-		l := start(id)
-		if l != nil {
-			l.cmds = append(l.cmds, cmd)
-		}
-		return l != nil
-	}
-	switch cmd := cmd.(type) {
-	case tracker.StartAttempt:
-		return (cmd.After > 0 || len(x.later) > 0) && add(cmd.After, later{starts: true, id: cmd.Attempt, host: cmd.Host, cmds: []tracker.Command{cmd}})
-	case tracker.StopAttempt:
-		if cmd.After > 0 {
-			return add(cmd.After, later{host: cmd.Host, cmds: []tracker.Command{cmd}})
-		}
-		if l := start(cmd.Attempt); l != nil { // the host never knows of it
-			l.starts, l.cmds = false, nil
-		}
-	case tracker.ReadFrom:
-		if l := start(cmd.Attempt); l != nil {
-			first := l.cmds[0].(tracker.StartAttempt)
-			first.Source, first.Locality = cmd.Source, x.locality(cmd.Host, cmd.Source)
-			l.cmds[0] = first
-			return true
-		}
-	case tracker.StopFetch:
-		for i := range x.later {
-			x.later[i].cmds = slices.DeleteFunc(x.later[i].cmds, func(c tracker.Command) bool {
-				f, ok := c.(tracker.StartFetch)
-				return ok && f.ID == cmd.ID
-			})
-		}
-	case tracker.StartFetch:
-		return follows(cmd.Attempt)
-	case tracker.InputFetched:
-		return follows(cmd.Attempt)
-	case tracker.Compute:
-		return follows(cmd.Attempt)
-	case tracker.WriteOutput:
-		return follows(cmd.Attempt)
-	}
-	return false
-}
-
-// arrive carries out the commands that reach their hosts.
-func (x *tasks) arrive() error {
-	for len(x.later) > 0 && x.later[0].at <= x.now {
-		l := x.later[0]
-		x.later = x.later[1:]
-		for _, cmd := range l.cmds {
-			if err := x.carryOut(cmd); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // step submits the jobs that are due, lets the tracker process the events so far, and carries out its
@@ -411,20 +351,36 @@ func (x *tasks) endJob(id jobs.JobID, how wire.Moment, why string) {
 	delete(x.served, id)
 	for _, next := range x.after[id] {
 		t := thinking{x.now + x.byID[next].Submit - x.byID[id].Submit, next}
-		at, _ := slices.BinarySearchFunc(x.thinking, t, func(a, b thinking) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.job, b.job)) })
+		at, _ := slices.BinarySearchFunc(x.thinking, t, func(a, b thinking) int {
+			return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.job, b.job))
+		})
 		x.thinking = slices.Insert(x.thinking, at, t)
 	}
 }
 
 // mark marks a moment of an attempt. size is that of its input.
 func (x *tasks) mark(a *taskAttempt, m wire.Moment, size units.Bytes, why string) {
-	x.command(MarkTask{Moment: m, Host: x.living(a.Host), Attempt: a.Attempt, Kind: a.Kind, Locality: a.Locality, Reads: a.Source >= 0, Size: size, Why: why})
+	x.command(MarkTask{
+		Moment:   m,
+		Host:     x.living(a.Host),
+		Attempt:  a.Attempt,
+		Kind:     a.Kind,
+		Locality: a.Locality,
+		Reads:    a.Source >= 0,
+		Size:     size,
+		Why:      why,
+	})
 }
 
 func (x *tasks) start(cmd tracker.StartAttempt) error {
 	id := cmd.Attempt
 	st := &x.byID[id.Task.Job].Stages[id.Task.Stage]
-	a := &taskAttempt{StartAttempt: cmd, task: &st.Tasks[id.Task.Index], slow: x.Stragglers.Of(x.core.cfg.Seed, id, cmd.Host, x.now), block: x.first[id.Task] + x.stride*workloads.BlockID(id.N)}
+	a := &taskAttempt{
+		StartAttempt: cmd,
+		task:         &st.Tasks[id.Task.Index],
+		slow:         x.Stragglers.Of(x.core.cfg.Seed, id, cmd.Host, x.now),
+		block:        x.first[id.Task] + x.stride*workloads.BlockID(id.N),
+	}
 	x.running[id] = a
 	x.mark(a, wire.AttemptStarted, cmd.Size, "")
 	switch {
@@ -434,107 +390,6 @@ func (x *tasks) start(cmd tracker.StartAttempt) error {
 		x.inputRead(a)
 	}
 	return nil
-}
-
-// readFrom starts the transfer of an attempt's input block.
-func (x *tasks) readFrom(a *taskAttempt, source topo.HostID) error {
-	id := a.Attempt
-	a.Source, a.Locality = source, x.locality(a.Host, source)
-	block := a.Input
-	ids := x.assign()
-	a.read, a.reading = ids.Flow, true
-	a.arriving = nil
-	a.reads++
-	x.reads[a.read] = a
-	task := x.consumption(a)
-	if source == a.Host {
-		x.local[a.read] = true
-		x.command(ReadDisk{ID: a.read, Host: a.Host, Block: block, Size: a.Size, Task: task})
-		return nil
-	}
-	hash := taskHash(x.core.cfg.Seed, "task-read", id, a.reads)
-	return x.coflows.arrived(workloads.Coflow{ID: ids.Coflow, Flows: []workloads.Flow{{ID: a.read, Src: source, Dst: a.Host, Size: a.Size}}},
-		origin{hash: hash, read: &block, task: task})
-}
-
-// consumption returns the rates at which an attempt consumes its input block. An attempt that is slowed has a slow disk too.
-func (x *tasks) consumption(a *taskAttempt) *TaskTransfer {
-	t := &TaskTransfer{Attempt: a.Attempt, Rate: a.task.Rate}
-	if a.slow.Factor == 1 {
-		return t
-	}
-	if x.Read > 0 && !x.cached && (t.Rate == 0 || t.Rate > x.Read) {
-		t.Rate = x.Read
-	}
-	switch onset := units.Bytes(a.slow.Onset * float64(a.Size)); {
-	case t.Rate == 0:
-	case onset == 0:
-		t.Rate = a.slow.Rate(t.Rate)
-	default:
-		t.Onset, t.Slow = onset, a.slow.Rate(t.Rate)
-	}
-	return t
-}
-
-func (x *tasks) locality(of, from topo.HostID) policies.Locality {
-	switch f := x.core.cfg.Fabric; {
-	case of == from:
-		return policies.NodeLocal
-	case f.RackOf(of) == f.RackOf(from):
-		return policies.RackLocal
-	}
-	return policies.OffRack
-}
-
-// taskHash selects the path of a transfer of an attempt. Like those of readers, these flows get their
-// IDs during the run, so that no draw may be keyed by them.
-func taskHash(seed uint64, purpose string, id jobs.AttemptID, more ...int) func(workloads.FlowID) uint32 {
-	key := append(make([]int, 0, 8), int(id.Task.Job), id.Task.Stage, id.Task.Index, id.N)
-	hash := max(1, workloads.Stream(seed, purpose, append(key, more...)...).Uint32())
-	return func(workloads.FlowID) uint32 { return hash }
-}
-
-// stopReading ends the transfer of an attempt's input block, if it runs.
-func (x *tasks) stopReading(a *taskAttempt) {
-	if !a.reading {
-		return
-	}
-	a.reading = false
-	delete(x.reads, a.read)
-	if x.local[a.read] {
-		x.command(StopRead{ID: a.read, Host: a.Host})
-	} else {
-		x.coflows.stop(a.read, "its attempt has ended, or reads elsewhere")
-	}
-}
-
-// knows reports whether a flow is or was a read from the own disk of an attempt's host.
-func (x *tasks) knows(id workloads.FlowID) bool { return x.local[id] }
-
-// readEnded ends a transfer of an input block. Tracker and backend know themselves which transfers
-// ended with a lost host.
-func (x *tasks) readEnded(id workloads.FlowID, failed bool, why string) {
-	a := x.reads[id]
-	if a == nil {
-		return // it has been stopped
-	}
-	delete(x.reads, id)
-	a.reading = false
-	switch {
-	case x.lostOf(a.Host) >= 0: // reported at the same moment
-	case !failed:
-		x.inputRead(a)
-	case x.lostOf(a.Source) < 0:
-		x.note(tracker.ReadFailed{Attempt: a.Attempt, Why: why})
-	}
-}
-
-// inputRead ends the computing of an attempt that has consumed its input block, or has none.
-func (x *tasks) inputRead(a *taskAttempt) {
-	a.got, a.arriving = a.Size, nil
-	x.mark(a, wire.InputComplete, a.Size, "")
-	x.note(tracker.InputRead{Attempt: a.Attempt})
-	x.computed(a)
 }
 
 // computed ends the computing of an attempt.
@@ -557,87 +412,6 @@ func (x *tasks) computed(a *taskAttempt) {
 		x.serveSlowly(a)
 	case len(a.task.Output) > 0:
 		x.note(tracker.OutputSpilled{Attempt: a.Attempt})
-	}
-}
-
-// serveSlowly limits the rate at which the host of a straggler serves its output.
-func (x *tasks) serveSlowly(a *taskAttempt) {
-	if !a.slow.Straggles || x.Read <= 0 {
-		return
-	}
-	job := a.Attempt.Task.Job
-	if x.served[job] == nil {
-		x.served[job] = map[jobs.AttemptID]units.Rate{}
-	}
-	x.served[job][a.Attempt] = a.slow.Rate(x.Read)
-}
-
-// servedAt returns the rate at which a host serves outputs one after another; 0 for no limit.
-func (x *tasks) servedAt(outputs []tracker.Output) units.Rate {
-	var size units.Bytes
-	var takes time.Duration
-	for _, o := range outputs {
-		size += o.Size
-		if r := x.served[o.Attempt.Task.Job][o.Attempt]; r > 0 {
-			takes += min(r.TimeToSend(o.Size), NextNever/2-takes)
-		}
-	}
-	if takes == 0 {
-		return 0
-	}
-	return max(1, units.RateOf(size, takes))
-}
-
-// fetch starts a flow of a shuffle.
-func (x *tasks) fetch(cmd tracker.StartFetch) error {
-	if cmd.Source == cmd.Host {
-		x.running[cmd.Attempt].fetched(cmd.Size)
-		x.note(tracker.FetchEnded{ID: cmd.ID})
-		return nil
-	}
-	id := cmd.Attempt
-	shuffle := x.shuffles[shuffleID{id.Task.Job, id.Task.Stage}]
-	if x.coflows.open[shuffle] == nil {
-		x.coflows.opened(shuffle, cmd.Host)
-	}
-	flow := x.next.Flow
-	x.next.Flow++
-	x.flows[cmd.ID] = flow
-	if x.shows {
-		x.fetchers[flow] = x.running[id]
-	}
-	from := cmd.Outputs[0].Attempt
-	hash := taskHash(x.core.cfg.Seed, "task-fetch", id, from.Task.Stage, from.Task.Index, from.N)
-	return x.coflows.join(shuffle, workloads.Flow{ID: flow, Src: cmd.Source, Dst: cmd.Host, Size: cmd.Size},
-		origin{hash: hash, fetch: cmd.ID, task: &TaskTransfer{Attempt: id, From: &from, Outputs: len(cmd.Outputs), Served: x.servedAt(cmd.Outputs)}})
-}
-
-func (x *tasks) forget(id tracker.FetchID, flow workloads.FlowID) {
-	if a := x.fetchers[flow]; a != nil {
-		delete(a.arriving, flow)
-		delete(x.fetchers, flow)
-	}
-	delete(x.flows, id)
-}
-
-// flowEnded ends a transfer from another host.
-func (x *tasks) flowEnded(n flowEnded) {
-	if n.fetch == 0 {
-		x.readEnded(n.id, n.failed, n.why)
-		return
-	}
-	id := n.fetch
-	if _, runs := x.flows[id]; !runs {
-		return // it has been stopped
-	}
-	fetcher := x.fetchers[n.id]
-	x.forget(id, n.id)
-	switch {
-	case !n.failed:
-		fetcher.fetched(n.size)
-		x.note(tracker.FetchEnded{ID: id})
-	case x.lostOf(n.src, n.dst) < 0:
-		x.note(tracker.FetchFailed{ID: id, Why: n.why})
 	}
 }
 
@@ -802,26 +576,5 @@ func (x *tasks) drop(a *taskAttempt, how wire.Moment, why string) {
 func (x *tasks) discardSaved(a *taskAttempt) {
 	for _, b := range a.saved {
 		x.blocks.discard(b.id, b.size, b.hosts, b.at)
-	}
-}
-
-// hostEnded informs the tracker that everything on a host is lost. It precedes what other machines
-// report about it.
-func (x *tasks) hostEnded(n hostEnded) {
-	if x.tracker == nil {
-		return
-	}
-	x.note(tracker.HostLost{Host: n.host})
-	for i := range x.later { // what has not reached the host never will
-		l := &x.later[i]
-		if l.host != n.host {
-			continue
-		}
-		if !l.starts {
-			for _, cmd := range l.cmds {
-				x.stopped(cmd.(tracker.StopAttempt))
-			}
-		}
-		l.starts, l.cmds = false, nil
 	}
 }

@@ -442,9 +442,9 @@ func TestTasksUnderFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		x := &e.tasks
-		for _, l := range x.later {
-			if len(l.cmds) > 0 {
-				t.Errorf("commands %+v are left", l.cmds)
+		for _, o := range x.orders {
+			if len(o.what) > 0 {
+				t.Errorf("commands %+v are left", o.what)
 			}
 		}
 		for what, n := range map[string]int{"attempts": len(x.running), "reads": len(x.reads), "fetches": len(x.flows), "writes": len(x.writes),
