@@ -51,7 +51,7 @@ var arrows = map[string][]string{
 	"emu/guest":              {},
 	"emu/process":            {},
 	"emu/wasm":               {},
-	"emu/wasm/wasmtest":      {}, // tests
+	"emu/wasm/wasmtest":      {"results/safefile", "results/tooltest"}, // tests
 	"emu/outside":            {"emu/process", "emu/wasm", "policies", "policies/external"},
 	"emu/fault":              {},
 	"emu/scenario":           {"emu/fault", "policies/catalog", "policies/external", "results/safefile"},

@@ -14,6 +14,35 @@ import (
 	"testbed/results/rundir"
 )
 
+// The examples in Go and C decide as SEBF of the program on the quickstart.
+func TestModulesOnQuickstart(t *testing.T) {
+	t.Parallel()
+	for name, built := range map[string]func(testing.TB) string{"Go": wasmtest.SEBF, "C": wasmtest.C} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, path := t.TempDir(), built(t)
+			if err := os.CopyFS(dir, os.DirFS("../../scripts/quickstart")); err != nil {
+				t.Fatal(err)
+			}
+			scenario := filepath.Join(dir, "scenario.yaml")
+			text, err := os.ReadFile(scenario)
+			if err != nil {
+				t.Fatal(err)
+			}
+			arms := strings.NewReplacer("coflow: [fair, sebf]", "coflow: [sebf, {wasm: "+path+"}]", "placement: [hdfs, sinbad]", "placement: [hdfs]")
+			if err := os.WriteFile(scenario, []byte(arms.Replace(string(text))), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			place{}.testbed(t, 0, "sim", scenario, "--out", dir)
+			program, _ := logged(t, filepath.Join(dir, "latest", "sebf+hdfs", "0", "events.jsonl"))
+			module, answers := logged(t, filepath.Join(dir, "latest", "sebf.wasm+hdfs", "0", "events.jsonl"))
+			if d := cmp.Diff(program, module); d != "" || answers < 20 {
+				t.Errorf("%d answers of the module (-program +module):\n%s", answers, d)
+			}
+		})
+	}
+}
+
 // A module decides as the policy of the program does, in scenarios and on traces. It is part of the run directory, so the
 // run can be replayed and goes on without the original.
 func TestModules(t *testing.T) {

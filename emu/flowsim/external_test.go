@@ -1,10 +1,7 @@
 package flowsim_test
 
 import (
-	"bufio"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -12,29 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/emu/flowsim"
+	"testbed/emu/outside"
+	"testbed/emu/wasm/wasmtest"
 	"testbed/policies"
 	"testbed/policies/coflow"
 	"testbed/policies/external"
+	"testbed/results/safefile"
 	"testbed/topo/units"
 	"testbed/workloads/oracletest"
 )
-
-// python is the conversation with a process without bounds.
-type python struct {
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func (p python) Ask(line []byte, use func([]byte) (bool, error)) (time.Duration, error) {
-	if _, err := p.in.Write(line); err != nil {
-		return 0, err
-	}
-	answer, err := p.out.ReadBytes('\n')
-	if err == nil {
-		_, err = use(answer)
-	}
-	return 0, err
-}
 
 // both compares the decisions of two policies.
 type both struct {
@@ -51,16 +34,13 @@ func (b both) New() policies.CoflowInstance {
 		other.Decide(v, &got)
 		*b.decisions++
 		if d := cmp.Diff(fmt.Sprint(s.Steps), fmt.Sprint(got.Steps)); (d != "" || got.Err != nil) && *b.different == "" {
-			*b.different = fmt.Sprintf("at %v: %v (-program +python):\n%s", v.Now, got.Err, d)
+			*b.different = fmt.Sprintf("at %v: %v (-program +example):\n%s", v.Now, got.Err, d)
 		}
 	}}
 }
 
-// SEBF in Python equals that of the program in every decision on the first coflows of the Facebook trace.
-func TestPythonOnTrace(t *testing.T) {
-	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("no python3: ", err)
-	}
+// The examples of SEBF equal that of the program in every decision on the first coflows of the Facebook trace.
+func TestExamplesOnTrace(t *testing.T) {
 	first := 100
 	if testing.Short() {
 		first = 20
@@ -71,33 +51,38 @@ func TestPythonOnTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("python3", "sebf.py")
-	cmd.Dir, cmd.Stderr = "../../policies/external/python", os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
+	module := func(path string) external.Settings {
+		return external.Settings{Module: path, Output: units.MB, Memory: 64 * units.MiB, Work: 1e9}
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	for name, settings := range map[string]func(*testing.T) external.Settings{
+		"C":  func(t *testing.T) external.Settings { return module(wasmtest.C(t)) },
+		"Go": func(t *testing.T) external.Settings { return module(wasmtest.SEBF(t)) },
+		"Python": func(t *testing.T) external.Settings {
+			if _, err := exec.LookPath("python3"); err != nil {
+				t.Skip("no python3: ", err)
+			}
+			return external.Settings{Command: []string{"python3", "sebf.py"}, Output: units.MB, Timeout: time.Minute}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := external.Coflow(settings(t))
+			p, err := outside.Start(t.Context(), s.Outside(), outside.Options{Dir: "../../policies/external/python", Read: safefile.Read})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Open(p, f, 1); err != nil {
+				t.Fatal(err)
+			}
+			var different string
+			decisions := 0
+			_, err = flowsim.Run(t.Context(), flowsim.Config{Fabric: f, Scheduler: both{coflow.SEBF{}, s, &different, &decisions}}, coflows, nil)
+			if err != nil || different != "" || decisions < 2*first {
+				t.Errorf("%d decisions, %v, %s", decisions, err, different)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+			t.Logf("%d decisions", decisions)
+		})
 	}
-	p := python{in, bufio.NewReader(out)}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s := external.Coflow(external.Settings{})
-	if err := s.Open(p, f, 1); err != nil {
-		t.Fatal(err)
-	}
-	var different string
-	decisions := 0
-	_, err = flowsim.Run(t.Context(), flowsim.Config{Fabric: f, Scheduler: both{coflow.SEBF{}, s, &different, &decisions}}, coflows, nil)
-	if err != nil || different != "" || decisions < 2*first {
-		t.Errorf("%d decisions, %v, %s", decisions, err, different)
-	}
-	_ = p.in.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-	t.Logf("%d decisions", decisions)
 }

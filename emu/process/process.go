@@ -29,12 +29,22 @@ import (
 // mark is the environment variable by which the descendants of a process are found: its value is unique.
 const mark = "TESTBED_POLICY"
 
-// exitGrace is the longest wait for the exit status of a process that has closed its output, and for its
-// descendants to end once they are killed.
-const exitGrace = time.Second
+// exitGrace is the longest wait for the exit status of a process that has closed its output, and killGrace that for its
+// descendants to end once they are killed, which take long if there are many.
+const (
+	exitGrace = time.Second
+	killGrace = 10 * time.Second
+)
+
+// mostProcesses is the most processes that a policy may have. They are counted each time that an answer takes pause more.
+const (
+	mostProcesses = 200
+	pause         = 100 * time.Millisecond
+)
 
 // Config describes a process.
 type Config struct {
+	Name    string // in errors
 	Command []string
 	Dir     string        // working directory
 	Stderr  io.Writer     // gets the first Output bytes of its standard error; nil drops them
@@ -51,6 +61,7 @@ type Process struct {
 	lines     *bufio.Reader
 	said      stderr
 	asked, at int // lines sent and received
+	crowd     int // number of its processes at the latest look
 	reap      sync.Mutex
 	reaped    bool
 	exited    chan struct{} // closed when it has ended and its group is killed
@@ -132,9 +143,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-func (p *Process) blame(err error) error {
-	return fmt.Errorf("policy %s: %w", strings.Join(p.cfg.Command, " "), err)
-}
+func (p *Process) blame(err error) error { return fmt.Errorf("%s: %w", p.cfg.Name, err) }
 
 // Ask implements external.Conversation. After an error it returns the same error.
 func (p *Process) Ask(line []byte, use func([]byte) (bool, error)) (time.Duration, error) {
@@ -175,7 +184,6 @@ func (p *Process) follow() {
 
 func (p *Process) ask(line []byte, until time.Time, use func([]byte) (bool, error)) error {
 	_ = p.in.SetWriteDeadline(until) // pipes have deadlines
-	_ = p.out.SetReadDeadline(until)
 	n, err := p.in.Write(line)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("it has read %d of %d bytes within %v (timeout)", n, len(line), p.cfg.Timeout)
@@ -183,9 +191,11 @@ func (p *Process) ask(line []byte, until time.Time, use func([]byte) (bool, erro
 	ended := err != nil // it does not read any more; what it has written may explain why
 	left := int(p.cfg.Output)
 	for {
-		got, err := p.readLine(&left)
+		got, err := p.readLine(&left, until)
 		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded) && (ended || p.over()): // or a descendant has its output
+		case p.crowd > mostProcesses:
+			return fmt.Errorf("it has %d processes: must be at most %d", p.crowd, mostProcesses)
+		case errors.Is(err, os.ErrDeadlineExceeded) && (ended || p.over()): // a descendant has its output
 			return p.end()
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return fmt.Errorf("no answer within %v (timeout)", p.cfg.Timeout)
@@ -210,10 +220,12 @@ func (p *Process) ask(line []byte, until time.Time, use func([]byte) (bool, erro
 	}
 }
 
-// readLine reads a line, of at most left bytes, from which it subtracts.
-func (p *Process) readLine(left *int) ([]byte, error) {
+// readLine reads a line, of at most left bytes, from which it subtracts. At each pause it looks at the processes.
+func (p *Process) readLine(left *int, until time.Time) ([]byte, error) {
 	var line []byte
 	for {
+		now := time.Now()
+		_ = p.out.SetReadDeadline(now.Add(min(pause, until.Sub(now))))
 		part, err := p.lines.ReadSlice('\n')
 		if *left -= len(part); *left < 0 {
 			return nil, fmt.Errorf("more than %v of output for one answer (output)", p.cfg.Output)
@@ -222,8 +234,14 @@ func (p *Process) readLine(left *int) ([]byte, error) {
 			return part, nil
 		}
 		line = append(line, part...)
-		if err != bufio.ErrBufferFull {
+		pausing := errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(until) && !p.over()
+		if err != bufio.ErrBufferFull && !pausing {
 			return line, err
+		}
+		if pausing {
+			if p.crowd = len(p.processes()); p.crowd > mostProcesses {
+				return nil, err
+			}
 		}
 	}
 }
@@ -274,33 +292,58 @@ func (p *Process) Close(last []byte) error {
 	}
 	p.reap.Unlock()
 	<-p.exited
-	p.killDescendants()
+	if left := p.killDescendants(); left != nil {
+		err = errors.Join(err, p.blame(left))
+	}
 	_ = p.said.from.SetReadDeadline(time.Now().Add(exitGrace)) // no process writes any more, unless one hides
 	<-p.said.ended
 	closeAll([]*os.File{p.in, p.out, p.said.from})
 	return err
 }
 
-// killDescendants kills processes that have left the group, which have the mark in their environment.
-func (p *Process) killDescendants() {
-	want := []byte(mark + "=" + p.mark)
-	for until := time.Now().Add(exitGrace); time.Now().Before(until); time.Sleep(time.Millisecond) {
-		found := false
-		dirs, _ := os.ReadDir("/proc")
-		for _, dir := range dirs {
-			pid, err := strconv.Atoi(dir.Name())
-			if err != nil {
-				continue
+// killDescendants kills processes that have left the group. All are stopped before any is killed: one that notices the end
+// of another would start more.
+func (p *Process) killDescendants() error {
+	const calm = 3 // looks that find no other process; one that replaces its program is not seen for a moment
+	until := time.Now().Add(killGrace)
+	stopped := map[int]bool{}
+	for looks := 0; looks < calm && time.Now().Before(until); looks++ {
+		for _, pid := range p.processes() {
+			if !stopped[pid] {
+				stopped[pid], looks = true, -1
+				_ = unix.Kill(pid, unix.SIGSTOP)
 			}
-			if env, err := os.ReadFile("/proc/" + dir.Name() + "/environ"); err == nil && bytes.Contains(env, want) {
-				found = true
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-		}
-		if !found {
-			return
 		}
 	}
+	for {
+		left := p.processes()
+		if len(left) == 0 {
+			return nil
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("processes %v are left: end them", left)
+		}
+		for _, pid := range left {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// processes returns the processes that have the mark in their environment, without zombies.
+func (p *Process) processes() (pids []int) {
+	want := []byte(mark + "=" + p.mark)
+	dirs, _ := os.ReadDir("/proc")
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(dir.Name())
+		if err != nil {
+			continue
+		}
+		if env, err := os.ReadFile("/proc/" + dir.Name() + "/environ"); err == nil && bytes.Contains(env, want) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // stderr is what a process has written to its standard error.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,28 +17,13 @@ import (
 const (
 	testTimeout = 300 * time.Millisecond
 	testOutput  = 10_000 * units.Byte
+	patience    = 10 * testTimeout
 )
 
-// children returns the processes that have the mark of p, without zombies.
-func children(t *testing.T, p *Process) (pids []int) {
-	t.Helper()
-	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if env, err := os.ReadFile(file); err == nil && bytes.Contains(env, []byte(p.mark)) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
-func start(t *testing.T, script string) (*Process, *bytes.Buffer) {
+func start(t *testing.T, script string, timeout time.Duration) (*Process, *bytes.Buffer) {
 	t.Helper()
 	var kept bytes.Buffer
-	p, err := Start(Config{Command: []string{"sh", "-c", script}, Dir: t.TempDir(), Stderr: &kept, Timeout: testTimeout, Output: testOutput})
+	p, err := Start(Config{Name: "policy", Command: []string{"sh", "-c", script}, Dir: t.TempDir(), Stderr: &kept, Timeout: timeout, Output: testOutput})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +42,7 @@ func accept(line []byte) (bool, error) {
 }
 
 func TestConversation(t *testing.T) {
-	p, kept := start(t, `while read line; do test "$line" = end && exit; echo other; echo "answer $line"; echo said >&2; done`)
+	p, kept := start(t, `while read line; do test "$line" = end && exit; echo other; echo "answer $line"; echo said >&2; done`, testTimeout)
 	for i := range 3 {
 		var got string
 		took, err := p.Ask(fmt.Appendf(nil, "%d\n", i), func(line []byte) (bool, error) {
@@ -76,41 +59,46 @@ func TestConversation(t *testing.T) {
 	if kept.String() != strings.Repeat("said\n", 3) {
 		t.Errorf("standard error %q", kept)
 	}
-	if left := children(t, p); len(left) > 0 {
+	if left := p.processes(); len(left) > 0 {
 		t.Errorf("processes %v are left", left)
 	}
 }
 
+// bomb starts two processes of its kind, each in a group of its own.
+const bomb = `export bomb='test $1 = 0 || { setsid sh -c "$bomb" sh $(($1-1)) & setsid sh -c "$bomb" sh $(($1-1)) & }; sleep 60'`
+
 // Every way in which a process fails is an error that names the line, within a bound, and leaves no process.
 func TestFailures(t *testing.T) {
 	const answers = `read a; echo answer; `
-	const late = 10 * testTimeout
 	for _, tt := range []struct {
 		name, script string
 		want         string // at the second line
-		within       time.Duration
+		timeout      time.Duration
 	}{
-		{"exits in the middle", answers + `read b; echo broken >&2; exit 3`, `line 2 to it: it ended (exit status 3); its standard error ends with: broken`, late},
-		{"exits with status 0", answers + `exit 0`, `it ended (exit status 0)`, late},
-		{"dies of a signal", answers + `read b; kill -9 $$`, `it ended (signal: killed)`, late},
-		{"hangs", answers + `read b; sleep 60`, `line 2 to it: no answer within 300ms (timeout)`, late},
-		{"garbage", answers + `read b; echo garbage; sleep 60`, `line 2 of its output: no message: garbage`, late},
-		{"binary", answers + `read b; printf '\001\000\n'; sleep 60`, `line 2 of its output: no message`, late},
-		{"a line without end", answers + `read b; printf answ; exit`, `line 2 of its output is cut off after 4 bytes: it ended`, late},
-		{"much output in a line", answers + `read b; yes | tr -d '\n'`, `line 2 of its output: more than 10KB of output for one answer (output)`, late},
-		{"many lines", answers + `read b; yes other`, `more than 10KB of output for one answer (output)`, late},
-		{"closes its output", answers + `exec >&-; sleep 60`, `it has closed its standard input or output`, late},
-		{"children", answers + `sleep 60 & sleep 61 & read b; exit 1`, `it ended (exit status 1)`, late},
-		{"children with its output", answers + `read b; (sleep 60; echo answer) & wait`, `no answer within 300ms`, late},
-		{"children that leave its group", answers + `setsid sleep 60 & read b; sleep 0.1; exit 1`, `it ended (exit status 1)`, late},
-		{"ignores signals", answers + `trap '' TERM INT HUP; read b; while :; do sleep 1; done`, `no answer within 300ms`, late},
-		{"much standard error", answers + `read b; yes >&2`, `no answer within 300ms`, late},
-		{"closes its input", `read a; exec <&-; echo answer; sleep 60`, `line 2 to it: it has closed its standard input`, late},
-		{"reads nothing", `echo answer; sleep 60`, `line 2 to it: no answer within 300ms`, late},
-		{"reads one line", answers + `sleep 60`, `line 2 to it: it has read `, late},
+		{"exits in the middle", answers + `read b; echo broken >&2; exit 3`, `line 2 to it: it ended (exit status 3); its standard error ends with: broken`, testTimeout},
+		{"exits with status 0", answers + `exit 0`, `it ended (exit status 0)`, testTimeout},
+		{"dies of a signal", answers + `read b; kill -9 $$`, `it ended (signal: killed)`, testTimeout},
+		{"hangs", answers + `read b; sleep 60`, `line 2 to it: no answer within 300ms (timeout)`, testTimeout},
+		{"garbage", answers + `read b; echo garbage; sleep 60`, `line 2 of its output: no message: garbage`, testTimeout},
+		{"binary", answers + `read b; printf '\001\000\n'; sleep 60`, `line 2 of its output: no message`, testTimeout},
+		{"a line without end", answers + `read b; printf answ; exit`, `line 2 of its output is cut off after 4 bytes: it ended`, testTimeout},
+		{"much output in a line", answers + `read b; yes | tr -d '\n'`, `line 2 of its output: more than 10KB of output for one answer (output)`, testTimeout},
+		{"many lines", answers + `read b; yes other`, `more than 10KB of output for one answer (output)`, testTimeout},
+		{"closes its output", answers + `exec >&-; sleep 60`, `it has closed its standard input or output`, testTimeout},
+		{"children", answers + `sleep 60 & sleep 61 & read b; exit 1`, `it ended (exit status 1)`, testTimeout},
+		{"children with its output", answers + `read b; (sleep 60; echo answer) & wait`, `no answer within 300ms`, testTimeout},
+		{"children that leave its group", answers + `setsid sleep 60 & read b; sleep 0.1; exit 1`, `it ended (exit status 1)`, testTimeout},
+		{"ignores signals", answers + `trap '' TERM INT HUP; read b; while :; do sleep 1; done`, `no answer within 300ms`, testTimeout},
+		{"a gigabyte", answers + `read b; head -c 1000000000 /dev/zero`, `more than 10KB of output for one answer (output)`, testTimeout},
+		{"children without end", answers + `read b; bomb() { test $1 = 0 || { bomb $(($1-1)) & bomb $(($1-1)) & }; sleep 60; }; bomb 7`, `processes: must be at most 200`, patience},
+		{"children without end that leave its group", answers + `read b; ` + bomb + `; sh -c "$bomb" sh 7`, `processes: must be at most 200`, patience},
+		{"much standard error", answers + `read b; yes >&2`, `no answer within 300ms`, testTimeout},
+		{"closes its input", `read a; exec <&-; echo answer; sleep 60`, `line 2 to it: it has closed its standard input`, testTimeout},
+		{"reads nothing", `echo answer; sleep 60`, `line 2 to it: no answer within 300ms`, testTimeout},
+		{"reads one line", answers + `sleep 60`, `line 2 to it: it has read `, testTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p, kept := start(t, tt.script)
+			p, kept := start(t, tt.script, tt.timeout)
 			if _, err := p.Ask([]byte("1\n"), accept); err != nil {
 				t.Fatal(err)
 			}
@@ -130,10 +118,10 @@ func TestFailures(t *testing.T) {
 			if err := p.Close([]byte("end\n")); err != nil {
 				t.Errorf("closing: %v", err)
 			}
-			if all := time.Since(began); took > tt.within || all > 2*tt.within {
-				t.Errorf("the error took %v, all %v: want at most %v and %v", took, all, tt.within, 2*tt.within)
+			if all := time.Since(began); took > patience || all > 2*patience {
+				t.Errorf("the error took %v, all %v: want at most %v and %v", took, all, patience, 2*patience)
 			}
-			if left := children(t, p); len(left) > 0 {
+			if left := p.processes(); len(left) > 0 {
 				t.Errorf("processes %v are left", left)
 			}
 			if n := kept.Len(); n > int(testOutput) || tt.name == "much standard error" && n != int(testOutput) {
@@ -152,7 +140,7 @@ func TestEnds(t *testing.T) {
 		{"with an error", `read a; echo answer; read b; echo sorry >&2; exit 5`, "", "it ended (exit status 5); its standard error ends with: sorry"},
 		{"at the end of input", `while read a; do echo answer; done`, "", ""},
 	} {
-		p, _ := start(t, tt.script)
+		p, _ := start(t, tt.script, testTimeout)
 		check := func(what string, err error, want string) {
 			t.Helper()
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -162,15 +150,15 @@ func TestEnds(t *testing.T) {
 		_, err := p.Ask([]byte("1\n"), accept)
 		check("answer", err, tt.asked)
 		check("end", p.Close([]byte("end\n")), tt.closed)
-		if left := children(t, p); len(left) > 0 {
+		if left := p.processes(); len(left) > 0 {
 			t.Errorf("%s: processes %v are left", tt.name, left)
 		}
 	}
 }
 
 func TestCannotStart(t *testing.T) {
-	_, err := Start(Config{Command: []string{"testbed-no-such-program"}, Dir: t.TempDir(), Timeout: testTimeout, Output: testOutput})
-	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "policy testbed-no-such-program: ") {
+	_, err := Start(Config{Name: "policy mine", Command: []string{"testbed-no-such-program"}, Dir: t.TempDir(), Timeout: testTimeout, Output: testOutput})
+	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "policy mine: ") {
 		t.Error(err)
 	}
 }

@@ -38,9 +38,9 @@ func (o *conversations) open(s *external.Policy) error {
 		return s.Open(o.t.talk, o.t.fabric, o.t.seed())
 	}
 	if o.t.of.backend == rundir.Virtual && s.Module == "" {
-		return fmt.Errorf("%v: guests of --time virtual have no programs: use real time, or a WebAssembly module", s.Settings)
+		return fmt.Errorf("%v: guests of --time virtual have no programs: use real time, or a WebAssembly module", s)
 	}
-	with := outside.Options{Dir: o.t.s.Dir(), Read: o.t.s.PolicyFile, Seed: o.t.seed()}
+	with := outside.Options{Dir: o.t.s.Dir(), Read: o.t.s.PolicyFile, Modules: o.t.of.o.modules, Seed: o.t.seed()}
 	if o.log != "" {
 		file, err := safefile.Create(filepath.Join(filepath.Dir(o.log), policyErrors(s)))
 		if err != nil {
@@ -48,7 +48,7 @@ func (o *conversations) open(s *external.Policy) error {
 		}
 		with.Stderr, o.errors = file, append(o.errors, file)
 	}
-	p, err := outside.Start(context.Background(), s.Settings, with)
+	p, err := outside.Start(context.Background(), s, with)
 	if err != nil {
 		return err
 	}

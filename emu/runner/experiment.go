@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"testbed/emu/outside"
 	"testbed/emu/parallel"
 	"testbed/emu/scenario"
 	"testbed/results/report"
@@ -33,6 +34,7 @@ type experiment struct {
 
 // newExperiment returns an experiment without a directory.
 func newExperiment(s *scenario.Scenario, o Options, backend string) (*experiment, error) {
+	o.modules = &outside.Modules{}
 	x := &experiment{s: s, o: o}
 	points := s.Points()
 	if len(points) > 1 && o.CheckScale != (workloads.Factor{}) {

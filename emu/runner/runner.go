@@ -42,6 +42,7 @@ import (
 	"testbed/emu/fluid"
 	"testbed/emu/guest"
 	"testbed/emu/kernel"
+	"testbed/emu/outside"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/policies"
@@ -89,7 +90,8 @@ type Options struct {
 	forked func() (int, error)
 	// timeless is set in a guest in which processing takes no time.
 	timeless bool
-	resume   string // the directory of a run to go on with; "" for a new one
+	modules  *outside.Modules // of all trials
+	resume   string           // the directory of a run to go on with; "" for a new one
 	// tamper lets tests of this package falsify parts of a run, to check that the verdict
 	// detects it.
 	tamper tamper

@@ -15,6 +15,7 @@ import (
 
 	"testbed/emu/engine"
 	"testbed/emu/fault"
+	"testbed/emu/outside"
 	"testbed/emu/plan"
 	"testbed/emu/scenario"
 	"testbed/policies/external"
@@ -86,6 +87,7 @@ func newRun(s *scenario.Scenario, o Options, backend string) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.modules = cmp.Or(o.modules, &outside.Modules{})
 	most := s.Spec.Repeat.AtMost
 	r := &run{s: s, o: o, backend: backend, fabric: f, works: make([]*work, most), looks: looksOf(s)}
 	for i, of := range s.ArmList() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"testbed/emu/outside"
 	"testbed/policies"
 	"testbed/policies/external"
 	"testbed/policies/policytest"
@@ -52,6 +53,7 @@ type Checked struct {
 // Check tests a policy at the decisions of random clusters. The error is that of a policy that cannot be started.
 func Check(ctx context.Context, p Policy, o CheckOptions) (*Checked, error) {
 	out := &Checked{Role: p.Role, Policy: p.Name}
+	p.modules = &outside.Modules{}
 	made, err := p.made()
 	if err != nil {
 		return nil, err

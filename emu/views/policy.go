@@ -24,6 +24,8 @@ type Policy struct {
 	Name   string
 	Params map[string]any
 	Stderr io.Writer // gets what a policy outside of the program writes besides answers; nil drops it
+
+	modules *outside.Modules // of its instances; nil for one instance
 }
 
 // Subject is an instance of a policy that answers.
@@ -74,7 +76,7 @@ func (p Policy) made() (any, error) {
 }
 
 func (p Policy) open(ctx context.Context, x *external.Policy, f *topo.Fabric, seed uint64) (outside.Policy, error) {
-	talk, err := outside.Start(ctx, x.Settings, outside.Options{Dir: ".", Read: safefile.Read, Stderr: p.Stderr, Seed: seed})
+	talk, err := outside.Start(ctx, x, outside.Options{Dir: ".", Read: safefile.Read, Modules: p.modules, Stderr: p.Stderr, Seed: seed})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"testbed/emu/wasm/wasmtest"
 	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -16,7 +17,7 @@ func BenchmarkDecision(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	x := opened(b).New()
+	x := opened(b, wasmtest.SEBF(b)).New()
 	for _, n := range []struct{ coflows, links int }{{0, 0}, {1, 1}, {4, 200}, {20, 30}} {
 		v := &policies.CoflowView{Cluster: &policies.Cluster{Now: 1e9, Fabric: f}}
 		for _, l := range f.Links() {

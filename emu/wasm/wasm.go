@@ -8,17 +8,21 @@ package wasm
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
 
@@ -43,10 +47,28 @@ type Config struct {
 	Work   int64       // bounds the calls and turns of loops for one answer
 }
 
+// Cache keeps modules that are compiled: instances of the same module with the same bound of memory share its code.
+// The zero value is empty. Code that is in no cache and no instance any more is freed.
+type Cache struct {
+	mu   sync.Mutex
+	code map[key]*code
+}
+
+// key is what compiled code depends on.
+type key struct {
+	digest [sha256.Size]byte // of the module
+	memory units.Bytes
+}
+
+// code is a compiled module, of which there can be any number of instances.
+type code struct {
+	runtime  wazero.Runtime
+	compiled wazero.CompiledModule
+}
+
 // Module is a module that is ready to answer.
 type Module struct {
 	cfg           Config
-	runtime       wazero.Runtime
 	module        api.Module
 	work          api.MutableGlobal
 	alloc         api.Function
@@ -67,32 +89,26 @@ const (
 	exportStart  = "_initialize"
 )
 
-// Start loads a module and calls its function _initialize, if it has one.
-func Start(ctx context.Context, cfg Config) (_ *Module, err error) {
+// Start makes an instance of a module and calls its function _initialize, if it has one. A nil cache keeps nothing.
+func (c *Cache) Start(ctx context.Context, cfg Config) (_ *Module, err error) {
 	m := &Module{cfg: cfg, said: &said{w: cfg.Stderr, left: int64(cfg.Output)}}
-	bounded, err := meter(cfg.Module)
-	if err != nil {
-		return nil, m.blame(err)
-	}
-	m.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
-		WithMemoryLimitPages(uint32(cfg.Memory/page)).WithCoreFeatures(features).WithDebugInfoEnabled(false))
 	defer func() {
 		if err != nil {
-			err = errors.Join(m.blame(err), m.runtime.Close(ctx))
+			err = m.blame(err)
 		}
 	}()
-	compiled, err := m.runtime.CompileModule(ctx, bounded)
-	if err != nil {
-		return nil, fmt.Errorf("%w (memory is at most %v)", err, cfg.Memory)
+	if c == nil {
+		c = &Cache{}
 	}
-	if err := m.offered(ctx, compiled); err != nil {
+	of, err := c.compiled(ctx, cfg)
+	if err != nil {
 		return nil, err
 	}
 	var seed [32]byte
 	for i := range 8 {
 		seed[i] = byte(cfg.Seed >> (8 * i))
 	}
-	m.module, err = m.runtime.InstantiateModule(ctx, compiled, wazero.NewModuleConfig().
+	m.module, err = of.runtime.InstantiateModule(ctx, of.compiled, wazero.NewModuleConfig().
 		WithName("").WithStartFunctions().WithStdout(m.said).WithStderr(m.said).
 		WithRandSource(rand.NewChaCha8(seed)).
 		WithWalltime(func() (int64, int32) { return 0, 1 }, 1).WithNanotime(func() int64 { return 1 }, 1).
@@ -100,6 +116,11 @@ func Start(ctx context.Context, cfg Config) (_ *Module, err error) {
 	if err != nil {
 		return nil, m.reason(err)
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.module.Close(ctx))
+		}
+	}()
 	if err := m.exports(); err != nil {
 		return nil, err
 	}
@@ -113,19 +134,49 @@ func Start(ctx context.Context, cfg Config) (_ *Module, err error) {
 	return m, nil
 }
 
+// compiled returns the code of a module, on all processors if it is not known yet.
+func (c *Cache) compiled(ctx context.Context, cfg Config) (*code, error) {
+	k := key{sha256.Sum256(cfg.Module), cfg.Memory}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.code[k]; known != nil {
+		return known, nil
+	}
+	bounded, err := meter(cfg.Module)
+	if err != nil {
+		return nil, err
+	}
+	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
+	made := &code{runtime: wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
+		WithMemoryLimitPages(uint32(cfg.Memory/page)).WithCoreFeatures(features).WithDebugInfoEnabled(false))}
+	if made.compiled, err = made.runtime.CompileModule(ctx, bounded); err != nil {
+		err = fmt.Errorf("%w (memory is at most %v)", err, cfg.Memory)
+	} else {
+		err = made.offered(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, made.runtime.Close(ctx))
+	}
+	if c.code == nil {
+		c.code = map[key]*code{}
+	}
+	c.code[k] = made
+	return made, nil
+}
+
 // offered rejects imports that are not offered, and offers those of WASI, which have nothing behind them.
-func (m *Module) offered(ctx context.Context, compiled wazero.CompiledModule) error {
-	wasi, err := wasi_snapshot_preview1.NewBuilder(m.runtime).Compile(ctx)
+func (c *code) offered(ctx context.Context) error {
+	wasi, err := wasi_snapshot_preview1.NewBuilder(c.runtime).Compile(ctx)
 	if err != nil {
 		return err
 	}
-	for _, f := range compiled.ImportedFunctions() {
+	for _, f := range c.compiled.ImportedFunctions() {
 		from, name, _ := f.Import()
 		if from != wasi_snapshot_preview1.ModuleName || wasi.ExportedFunctions()[name] == nil {
 			return fmt.Errorf("it imports %s.%s: only functions of %s are offered", from, name, wasi_snapshot_preview1.ModuleName)
 		}
 	}
-	_, err = m.runtime.InstantiateModule(ctx, wasi, wazero.NewModuleConfig())
+	_, err = c.runtime.InstantiateModule(ctx, wasi, wazero.NewModuleConfig())
 	return err
 }
 
@@ -164,7 +215,7 @@ func signature(params, results []api.ValueType) string {
 	return fmt.Sprintf("(%s) -> %s", strings.Join(in, ", "), api.ValueTypeName(results[0]))
 }
 
-func (m *Module) blame(err error) error { return fmt.Errorf("policy %s: %w", m.cfg.Name, err) }
+func (m *Module) blame(err error) error { return fmt.Errorf("%s: %w", m.cfg.Name, err) }
 
 // Ask implements external.Conversation: the first message is for the function hello, others are for decide.
 // After an error it returns the same error.
@@ -245,7 +296,7 @@ func (m *Module) reason(err error) error {
 	return err
 }
 
-// Close calls the function end, if the module has one and has not failed, and frees the module.
+// Close calls the function end, if the module has one and has not failed, and ends the instance.
 func (m *Module) Close() error {
 	var err error
 	ctx := context.Background()
@@ -255,7 +306,7 @@ func (m *Module) Close() error {
 			err = m.blame(fmt.Errorf("%s: %w", exportEnd, m.reason(e)))
 		}
 	}
-	return errors.Join(err, m.runtime.Close(ctx))
+	return errors.Join(err, m.module.Close(ctx))
 }
 
 // said is the output of a module.

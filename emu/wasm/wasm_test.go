@@ -68,7 +68,7 @@ func imported(name string, of byte) []byte {
 func start(t *testing.T, module []byte, seed uint64) (*Module, *bytes.Buffer, error) {
 	t.Helper()
 	var kept bytes.Buffer
-	m, err := Start(t.Context(), Config{Name: "m.wasm", Module: module, Seed: seed, Stderr: &kept, Output: 1000, Memory: testMemory, Work: testWork})
+	m, err := new(Cache).Start(t.Context(), Config{Name: "policy m.wasm", Module: module, Seed: seed, Stderr: &kept, Output: 1000, Memory: testMemory, Work: testWork})
 	if err == nil {
 		t.Cleanup(func() {
 			if err := m.Close(); err != nil {
@@ -201,9 +201,15 @@ func TestPure(t *testing.T) {
 	}
 }
 
-// The example in Go decides as the policy sebf does.
+// The examples in Go and C decide as the policy sebf does.
 func TestSEBF(t *testing.T) {
-	s, p := opened(t), coflow.SEBF{}
+	for name, built := range map[string]func(testing.TB) string{"Go": wasmtest.SEBF, "C": wasmtest.C} {
+		t.Run(name, func(t *testing.T) { equalSEBF(t, built(t)) })
+	}
+}
+
+func equalSEBF(t *testing.T, path string) {
+	s, p := opened(t, path), coflow.SEBF{}
 	if s.Needs() != p.Needs() || s.Triggers() != p.Triggers() {
 		t.Errorf("%+v, %+v: want %+v, %+v", s.Needs(), s.Triggers(), p.Needs(), p.Triggers())
 	}
@@ -222,13 +228,13 @@ func TestSEBF(t *testing.T) {
 	})
 }
 
-func opened(t testing.TB) *external.Scheduler {
+func opened(t testing.TB, path string) *external.Scheduler {
 	t.Helper()
-	module, err := os.ReadFile(wasmtest.SEBF(t))
+	module, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := Start(t.Context(), Config{Name: "sebf.wasm", Module: module, Output: units.MB, Memory: 64 * units.MiB, Work: 1e9})
+	m, err := new(Cache).Start(t.Context(), Config{Name: "sebf.wasm", Module: module, Output: units.MB, Memory: 64 * units.MiB, Work: 1e9})
 	if err != nil {
 		t.Fatal(err)
 	}

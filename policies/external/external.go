@@ -55,7 +55,7 @@ type Settings struct {
 	Parameters map[string]any
 }
 
-// String returns the settings as errors name the policy.
+// String returns the settings without the role.
 func (s Settings) String() string {
 	if s.Module != "" {
 		return "policy " + s.Module
@@ -153,6 +153,9 @@ func (p *Policy) Recorded(line []byte) error {
 	p.greeting, p.raw = g, slices.Clone(line)
 	return nil
 }
+
+// String returns the policy as errors name it.
+func (p *Policy) String() string { return p.role.name + " " + p.Settings.String() }
 
 // Outside returns the policy itself, of whatever role.
 func (p *Policy) Outside() *Policy { return p }

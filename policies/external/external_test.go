@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -164,6 +165,42 @@ func TestBinary(t *testing.T) {
 		}
 		if want := fmt.Sprintf(`{"type":"decide","n":%d,"bytes":%d}`, n, len(after)); strings.TrimSpace(string(head)) != want {
 			t.Errorf("line %q, want %q", head, want)
+		}
+	}
+}
+
+// The examples read the numbers of a coflow in the order of the message.
+func TestOrderOfNumbers(t *testing.T) {
+	for file, list := range map[string][2]string{
+		"wasm/testbed.go":   {"type Numbers struct {", "int64"},
+		"wasm/sebf.c":       {"struct coflow {\n\tint64_t", ";"},
+		"python/testbed.py": {"        (\n", ") = numbers"},
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), list[0])
+		declared, _, _ := strings.Cut(after, list[1])
+		names := strings.FieldsFunc(strings.NewReplacer("self.", "", "_", "").Replace(declared),
+			func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+		var c policies.CoflowState
+		own := max(0, len(names)-3) // the others are lengths
+		for i, name := range names[:own] {
+			field := reflect.ValueOf(&c).Elem().FieldByNameFunc(func(f string) bool { return strings.EqualFold(f, name) })
+			if !field.IsValid() {
+				t.Fatalf("%s: %s is nothing of a coflow", file, name)
+			}
+			field.SetInt(int64(1000 + i))
+		}
+		message := binaryCoflow(nil, &c)
+		if want := []string{"links", "idle", "flows"}; 8*len(names) != len(message) || !slices.Equal(names[own:], want) {
+			t.Errorf("%s: %d numbers of %d, the last are %v, want %v", file, len(names), len(message)/8, names[own:], want)
+		}
+		for i, name := range names[:own] {
+			if got := binary.LittleEndian.Uint64(message[8*i:]); got != uint64(1000+i) {
+				t.Errorf("%s: %s is not number %d", file, name, i)
+			}
 		}
 	}
 }

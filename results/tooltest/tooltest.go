@@ -16,8 +16,8 @@ const Env = "TESTBED_TOOLS"
 // packages are Debian's package names by program, if they differ.
 var packages = map[string]string{"capinfos": "wireshark-common", "editcap": "wireshark-common", "mergecap": "wireshark-common", "script": "bsdutils",
 	"mkfs.ext4": "e2fsprogs", "nft": "nftables", "iptables-legacy": "iptables", "ip": "iproute2", "tc": "iproute2", "unshare": "util-linux",
-	"setpriv": "util-linux",
-	"munged":  "munge", "sbatch": "slurm-client"}
+	"setpriv": "util-linux", "wasm-ld": "lld",
+	"munged": "munge", "sbatch": "slurm-client"}
 
 // Need skips the test if one of the programs is not installed, and names the package to
 // install. With TESTBED_TOOLS=required the test fails instead.
