@@ -3,9 +3,12 @@ package coflow
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 
 	"testbed/policies"
+	"testbed/topo"
+	"testbed/topo/units"
 )
 
 // Sincronia serves coflows in the order of bottleneck-select-scale-iterate (BSSI; Agarwal
@@ -79,95 +82,129 @@ func unplaced(c policies.CoflowState) bool { return c.Queue <= 0 }
 
 // bssi returns the order as indices into View.Coflows.
 func (p Sincronia) bssi(v *policies.CoflowView, s *policies.Schedule) []int {
-	n := len(v.Coflows)
-	// total is the demand of coflows without a place, in bytes, by link; weight is the
-	// remaining weight (the dual), and on the demand on the bottleneck, by coflow.
-	total, weight, on := s.Counts(len(v.Capacity)), s.Floats(n), s.Counts(n)
-	links := s.Ints(len(v.Capacity)) // links that are up and have demand
+	n, words := len(v.Coflows), (len(v.Coflows)+63)/64
+	// total is the demand of coflows without a place, and users the set of coflows with
+	// demand, by link; weight is the remaining weight (the dual), and on the demand on the
+	// bottleneck, by coflow.
+	total := demands{v.Capacity, s.Counts(len(v.Capacity)), s.Ints((len(v.Capacity) + block - 1) / block)}
+	for b := range total.longest {
+		total.longest[b] = stale
+	}
+	users := s.Words(words * len(v.Capacity))
+	weight, on := s.Floats(n), s.Counts(n)
 	most := int64(math.MaxInt64) / int64(n)
 	bytes := func(l *policies.LinkState) int64 { return min(max(int64(l.Remaining), 0), most) }
-	used := 0
+	left := s.Words(words) // coflows without a place
 	for i := range v.Coflows {
 		weight[i] = 1
-		c := &v.Coflows[i]
-		for j := range c.Links {
-			l := &c.Links[j]
+		left[i/64] |= 1 << (i % 64)
+		for j := range v.Coflows[i].Links {
+			l := &v.Coflows[i].Links[j]
 			if b := bytes(l); b > 0 && v.Capacity[l.Link] > 0 {
-				if total[l.Link] == 0 {
-					links[used] = int(l.Link)
-					used++
-				}
-				total[l.Link] += b
+				total.bytes[l.Link] += b
+				users[int(l.Link)*words+i/64] |= 1 << (i % 64)
 			}
 		}
 	}
-	links = links[:used]
+	order := s.Ints(n)
+	for place := n - 1; place >= 0; place-- {
+		at := total.bottleneck()
 
-	order := s.Order(n)
-	for left := n; left > 1; left-- {
-		// Select the bottleneck, and drop links without demand.
-		at, longest := -1, quotient{0, 1}
-		used := 0
-		for _, l := range links {
-			if total[l] == 0 {
-				continue
-			}
-			links[used] = l
-			used++
-			// Fast path of the inner loop: links of equal capacity.
-			q := quotient{total[l], int64(v.Capacity[l])}
-			if q.rate == longest.rate && q.bytes < longest.bytes {
-				continue
-			}
-			if c := q.compare(longest); c > 0 || c == 0 && l < at {
-				at, longest = l, q
-			}
-		}
-		links = links[:used]
-
-		// Select the coflow that goes last. order[:left] are those without a place.
-		last := -1
-		for k, i := range order[:left] {
-			on[i] = 0
-			if at >= 0 {
-				if l := linkOf(&v.Coflows[i], at); l != nil {
-					on[i] = bytes(l)
-				}
-			}
-			if at >= 0 && on[i] == 0 {
-				continue
-			}
-			if last < 0 || p.later(v, weight, on, i, order[last]) {
-				last = k
-			}
-		}
-		c := order[last]
+		// Select the coflow that goes last: the one with the smallest ratio of weight to
+		// demand on the bottleneck.
+		among := left
 		if at >= 0 {
-			scale := weight[c]
-			for _, i := range order[:left] {
-				weight[i] = max(weight[i]-float64(scale*float64(on[i]))/float64(on[c]), 0)
-			}
-			for j := range v.Coflows[c].Links {
-				if l := &v.Coflows[c].Links[j]; v.Capacity[l.Link] > 0 {
-					total[l.Link] -= bytes(l)
+			among = users[at*words:][:words]
+		}
+		last, least := -1, 0.0
+		for w, set := range among {
+			for set &= left[w]; set != 0; set &= set - 1 {
+				i := w*64 + bits.TrailingZeros64(set)
+				ratio := 0.0
+				if at >= 0 {
+					on[i] = bytes(linkOf(&v.Coflows[i], at))
+					ratio = weight[i] / float64(on[i])
+				}
+				if last < 0 || ratio < least || ratio == least && (v.Coflows[i].ID > v.Coflows[last].ID) != p.EarlierLast {
+					last, least = i, ratio
 				}
 			}
 		}
-		copy(order[last:left], order[last+1:left])
-		order[left-1] = c
+		order[place] = last
+		left[last/64] &^= 1 << (last % 64)
+		if at < 0 {
+			continue
+		}
+		scale := weight[last]
+		for w, set := range among {
+			for set &= left[w]; set != 0; set &= set - 1 {
+				i := w*64 + bits.TrailingZeros64(set)
+				weight[i] = max(weight[i]-float64(scale*float64(on[i]))/float64(on[last]), 0)
+			}
+		}
+		for j := range v.Coflows[last].Links {
+			l := &v.Coflows[last].Links[j]
+			total.decrease(l.Link, bytes(l))
+		}
 	}
 	return order
 }
 
-// later reports whether coflow a goes after b, by the ratio of weight to demand. Ties, and
-// coflows without demand, are ordered by ID.
-func (p Sincronia) later(v *policies.CoflowView, weight []float64, on []int64, a, b int) bool {
-	if on[a] > 0 && on[b] > 0 {
-		if x, y := weight[a]/float64(on[a]), weight[b]/float64(on[b]); x != y {
-			return x < y
+// demands finds the link with the longest demand. Demands only decrease, so the longest of a block
+// of links stays the longest until it decreases.
+type demands struct {
+	capacity []units.Rate // by link
+	bytes    []int64      // by link; 0 or less on a link that is down
+	longest  []int        // by block: the link with the longest demand, or none or stale
+}
+
+// Values of demands.longest that are no links, and the number of links of a block.
+const (
+	none  = -1
+	stale = -2
+	block = 64
+)
+
+// decrease subtracts from the demand on a link.
+func (d *demands) decrease(l topo.LinkID, bytes int64) {
+	d.bytes[l] -= bytes
+	if at := &d.longest[l/block]; *at == int(l) {
+		*at = stale
+	}
+}
+
+// bottleneck returns the link with the longest demand, the lowest ID of several, or none.
+func (d *demands) bottleneck() int {
+	at, most := none, quotient{0, 1}
+	for b, l := range d.longest {
+		if l == stale {
+			l = d.longestFrom(b * block)
+			d.longest[b] = l
+		}
+		if l == none {
+			continue
+		}
+		if q := (quotient{d.bytes[l], int64(d.capacity[l])}); q.compare(most) > 0 {
+			at, most = l, q
 		}
 	}
-	return (v.Coflows[a].ID > v.Coflows[b].ID) != p.EarlierLast
+	return at
+}
+
+// longestFrom returns the link with the longest demand of the block that begins with a link.
+func (d *demands) longestFrom(first int) int {
+	at, most := none, quotient{0, 1}
+	bytes := d.bytes[first:min(first+block, len(d.bytes))]
+	rates := d.capacity[first:][:len(bytes)]
+	for i, b := range bytes {
+		if b <= most.bytes && int64(rates[i]) == most.rate {
+			continue // links of one capacity are the common case
+		}
+		if q := (quotient{b, int64(rates[i])}); b > 0 && q.compare(most) > 0 {
+			at, most = first+i, q
+		}
+	}
+	return at
 }
 
 // linkOf returns a coflow's state on a link, nil if it does not use the link.
