@@ -28,20 +28,21 @@ var arrows = map[string][]string{
 	"hosts/wire":      {},
 	"results/verdict": {},
 
-	"policies":                 {},
-	"policies/coflow":          {"policies", "policies/coflow/ports", "policies/alloc/maxmin"},
-	"policies/coflow/ports":    {"policies"},
-	"policies/placement":       {"policies"},
-	"policies/alloc":           {"policies", "policies/alloc/maxmin"},
-	"policies/alloc/maxmin":    {},
-	"policies/clone":           {},
-	"policies/shuffle":         {},
-	"policies/tasks":           {"policies", "policies/clone", "policies/shuffle"},
-	"policies/external":        {"policies"},
-	"policies/external/golang": {}, // an example
-	"policies/catalog":         {"policies", "policies/external", "policies/coflow", "policies/coflow/philaesim", "policies/placement", "policies/clone", "policies/shuffle", "policies/tasks"},
-	"policies/coordinator":     {"policies"},
-	"policies/policytest":      {"policies", "policies/coordinator", "emu/engine/tracker"}, // tests policies where the engine calls them
+	"policies":                   {},
+	"policies/coflow":            {"policies", "policies/coflow/ports", "policies/alloc/maxmin"},
+	"policies/coflow/ports":      {"policies"},
+	"policies/placement":         {"policies"},
+	"policies/alloc":             {"policies", "policies/alloc/maxmin"},
+	"policies/alloc/maxmin":      {},
+	"policies/clone":             {},
+	"policies/shuffle":           {},
+	"policies/tasks":             {"policies", "policies/clone", "policies/shuffle"},
+	"policies/external":          {"policies", "policies/external/messages"},
+	"policies/external/golang":   {"policies/external/messages"}, // an example
+	"policies/external/messages": {},
+	"policies/catalog":           {"policies", "policies/external", "policies/coflow", "policies/coflow/philaesim", "policies/placement", "policies/clone", "policies/shuffle", "policies/tasks"},
+	"policies/coordinator":       {"policies"},
+	"policies/policytest":        {"policies", "policies/coordinator", "emu/engine/tracker"}, // tests policies where the engine calls them
 
 	"policies/coflow/coflowtest": {"policies", "policies/alloc", "policies/policytest"},
 	"policies/coflow/philaesim":  {"policies", "policies/coflow", "policies/coflow/ports"},

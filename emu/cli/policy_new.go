@@ -78,9 +78,6 @@ func writeNew(dir string, files []scaffold.File) (err error) {
 	if len(errs) > 0 {
 		return hinted{errors.Join(errs...), "choose another directory with -o DIR: no file is written"}
 	}
-	if err := safefile.MkdirAll(dir); err != nil {
-		return err
-	}
 	var written []string
 	defer func() {
 		if err != nil {
@@ -91,6 +88,9 @@ func writeNew(dir string, files []scaffold.File) (err error) {
 	}()
 	for _, f := range files {
 		path := filepath.Join(dir, f.Name)
+		if err := safefile.MkdirAll(filepath.Dir(path)); err != nil {
+			return err
+		}
 		to, err := safefile.Create(path) // fails if it exists by now
 		if err != nil {
 			return err

@@ -50,7 +50,7 @@ type File struct {
 var plain = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 
 // reserved are names of files that do not belong to the policy alone.
-var reserved = []string{"testbed", "process", "module"}
+var reserved = []string{"testbed", "process", "module", "messages"}
 
 // Files returns the files of a policy. The error joins all errors in the arguments.
 func Files(name, of, language string) ([]File, error) {
@@ -73,7 +73,8 @@ func Files(name, of, language string) ([]File, error) {
 	example := func(from, to string) {
 		data, err := external.Examples.ReadFile(from)
 		errs = append(errs, err)
-		files = append(files, File{to, bytes.ReplaceAll(data, []byte("Command golang"), []byte("Command "+name))})
+		own := strings.NewReplacer("Command golang", "Command "+name, "testbed/policies/external/messages", name+"/messages")
+		files = append(files, File{to, []byte(own.Replace(string(data)))})
 	}
 	if language == Python {
 		in.Source = name + ".py"
@@ -91,6 +92,7 @@ func Files(name, of, language string) ([]File, error) {
 		for _, shared := range []string{"testbed.go", "process.go", "module.go"} {
 			example("golang/"+shared, shared)
 		}
+		example("messages/messages.go", "messages/messages.go")
 		files = append(files, File{"go.mod", fmt.Appendf(nil, "module %s\n\ngo 1.24\n", name)})
 	}
 	texts := map[string]string{of + ".yaml": "scenario.yaml", "README.md": "README.md"}

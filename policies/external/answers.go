@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"testbed/policies"
+	"testbed/policies/external/messages"
 	"testbed/topo"
 	"testbed/workloads"
 	"testbed/workloads/jobs"
@@ -13,45 +14,41 @@ import (
 
 // AppendSchedule appends the message "schedule" that states s, without keys that have their default.
 func AppendSchedule(b []byte, s *policies.Schedule) []byte {
-	type plainStep struct {
-		Rule    string `json:"rule"`
-		Coflows []int  `json:"coflows"`
-		Part    string `json:"part,omitempty"`
-		Only    string `json:"only,omitempty"`
-		Budget  int    `json:"budget,omitempty"`
-		Within  int64  `json:"within,omitempty"`
-		Rates   []rate `json:"rates,omitempty"`
-	}
 	name := func(names []string, n uint8) string {
 		if n == 0 || int(n) >= len(names) {
 			return ""
 		}
 		return names[n]
 	}
-	out := struct {
-		Type      string      `json:"type"`
-		Steps     []plainStep `json:"steps"`
-		Budgets   []float64   `json:"budgets,omitempty"`
-		Queues    []int       `json:"queues,omitempty"`
-		Watch     []int64     `json:"watch,omitempty"`
-		WatchMost []int64     `json:"watch_most,omitempty"`
-		Pilots    any         `json:"pilots,omitempty"`
-		Wake      int64       `json:"wake,omitempty"`
-	}{"schedule", []plainStep{}, s.Budgets, s.Queues, s.Watch, s.WatchMost, nil, int64(s.Wake)}
-	if len(s.Pilots) > 0 {
-		out.Pilots = s.Pilots
+	out := messages.Schedule{
+		Steps:     []messages.Step{},
+		Budgets:   s.Budgets,
+		Queues:    s.Queues,
+		Watch:     s.Watch,
+		WatchMost: s.WatchMost,
+		Wake:      s.Wake,
+	}
+	for _, f := range s.Pilots {
+		out.Pilots = append(out.Pilots, int(f))
 	}
 	for _, st := range s.Steps {
-		step := plainStep{
-			Rule: Rules[min(int(st.Rule), len(Rules)-1)], Coflows: st.Coflows, Part: name(Parts, uint8(st.Part)),
-			Only: name(Onlys, uint8(st.Only)), Budget: st.Budget, Within: int64(st.Within),
+		step := messages.Step{
+			Rule:    Rules[min(int(st.Rule), len(Rules)-1)],
+			Coflows: st.Coflows,
+			Part:    name(Parts, uint8(st.Part)),
+			Only:    name(Onlys, uint8(st.Only)),
+			Budget:  st.Budget,
+			Within:  st.Within,
 		}
 		for _, r := range st.Rates {
-			step.Rates = append(step.Rates, rate(r))
+			step.Rates = append(step.Rates, messages.Rate{Flow: int(r.Flow), Rate: r.Rate})
 		}
 		out.Steps = append(out.Steps, step)
 	}
-	return appendJSON(b, out)
+	return appendJSON(b, struct {
+		Type string `json:"type"`
+		messages.Schedule
+	}{"schedule", out})
 }
 
 // AppendAssignment appends the message "assignment" that states a, a decision with v.
@@ -59,22 +56,20 @@ func AppendAssignment(b []byte, v *policies.TaskView, a *policies.Assignment) []
 	job := func(id jobs.JobID) int {
 		return slices.IndexFunc(v.Jobs, func(j policies.TaskJob) bool { return j.ID == id })
 	}
-	out := struct {
-		Type   string    `json:"type"`
-		Launch []launch  `json:"launch,omitempty"`
-		Backup []running `json:"backup,omitempty"`
-		Kill   []running `json:"kill,omitempty"`
-	}{Type: "assignment"}
+	var out messages.Assignment
 	for _, l := range a.Launch {
-		out.Launch = append(out.Launch, launch{l.Job, l.Stage, int(l.Locality)})
+		out.Launch = append(out.Launch, messages.Launch{Job: l.Job, Stage: l.Stage, Locality: int(l.Locality)})
 	}
 	for _, t := range a.Backup {
-		out.Backup = append(out.Backup, running{Job: job(t.Job), Stage: t.Stage, Index: t.Index})
+		out.Backup = append(out.Backup, messages.Attempt{Job: job(t.Job), Stage: t.Stage, Index: t.Index})
 	}
 	for _, k := range a.Kill {
-		out.Kill = append(out.Kill, running{job(k.Task.Job), k.Task.Stage, k.Task.Index, k.N})
+		out.Kill = append(out.Kill, messages.Attempt{Job: job(k.Task.Job), Stage: k.Task.Stage, Index: k.Task.Index, N: k.N})
 	}
-	return appendJSON(b, out)
+	return appendJSON(b, struct {
+		Type string `json:"type"`
+		messages.Assignment
+	}{"assignment", out})
 }
 
 // AppendPlacement appends the message "placement" that states the hosts of a block, or that there are none. The reason

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"testbed/policies"
+	"testbed/policies/external/messages"
 	"testbed/topo/words"
 	"testbed/workloads"
 )
@@ -57,28 +57,7 @@ func (x *instance) Decide(v *policies.CoflowView, s *policies.Schedule) {
 // answer is a schedule of a process.
 type answer struct {
 	reply
-	Steps     []step             `json:"steps"`
-	Budgets   []float64          `json:"budgets"`
-	Queues    []int              `json:"queues"`
-	Watch     []int64            `json:"watch"`
-	WatchMost []int64            `json:"watch_most"`
-	Pilots    []workloads.FlowID `json:"pilots"`
-	Wake      time.Duration      `json:"wake"`
-}
-
-type step struct {
-	Coflows []int         `json:"coflows"`
-	Rule    string        `json:"rule"`
-	Part    string        `json:"part"`
-	Only    string        `json:"only"`
-	Budget  int           `json:"budget"`
-	Within  time.Duration `json:"within"`
-	Rates   []rate        `json:"rates"`
-}
-
-type rate struct {
-	Flow workloads.FlowID `json:"flow"`
-	Rate float64          `json:"rate"`
+	messages.Schedule
 }
 
 // The names of rules, parts and selections, by value.
@@ -118,12 +97,15 @@ func (x *instance) read(line []byte, s *policies.Schedule) (bool, error) {
 			named.set(uint8(at))
 		}
 		for _, r := range st.Rates {
-			out.Rates = append(out.Rates, policies.FlowRate(r))
+			out.Rates = append(out.Rates, policies.FlowRate{Flow: workloads.FlowID(r.Flow), Rate: r.Rate})
 		}
 		s.Steps = append(s.Steps, out)
 	}
 	s.Budgets, s.Queues, s.Watch = append(s.Budgets, a.Budgets...), append(s.Queues, a.Queues...), append(s.Watch, a.Watch...)
-	s.WatchMost, s.Pilots, s.Wake = append(s.WatchMost, a.WatchMost...), append(s.Pilots, a.Pilots...), a.Wake
+	for _, f := range a.Pilots {
+		s.Pilots = append(s.Pilots, workloads.FlowID(f))
+	}
+	s.WatchMost, s.Wake = append(s.WatchMost, a.WatchMost...), a.Wake
 	return true, nil
 }
 

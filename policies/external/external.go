@@ -17,13 +17,11 @@ import (
 	"time"
 
 	"testbed/policies"
+	"testbed/policies/external/messages"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/topo/words"
 )
-
-// Version is the version of the messages.
-const Version = 1
 
 // Schema is the JSON schema of all messages.
 //
@@ -32,7 +30,7 @@ var Schema []byte
 
 // Examples are policies, with what they need of their language.
 //
-//go:embed python/testbed.py python/smallest_first.py python/oldest_first.py python/least_loaded.py golang
+//go:embed python/testbed.py python/smallest_first.py python/oldest_first.py python/least_loaded.py golang messages
 var Examples embed.FS
 
 // End is the last message.
@@ -76,7 +74,7 @@ type Policy struct {
 	Settings
 	role     role
 	talk     Conversation // nil in a replay
-	greeting greeting
+	greeting messages.Greeting
 	raw      json.RawMessage // of greeting
 }
 
@@ -86,38 +84,26 @@ type role struct {
 	needs map[string]func(*policies.Needs) *bool // facts and hints, by name
 }
 
-// greeting is the answer to the first message.
-type greeting struct {
-	Type     string   `json:"type"`
-	Version  int      `json:"version"`
-	Needs    []string `json:"needs"`
-	Views    string   `json:"views"` // of Views; "" is the first
-	Triggers struct {
-		Coflows bool          `json:"coflows"`
-		Flows   bool          `json:"flows"`
-		Pilots  bool          `json:"pilots"`
-		Every   time.Duration `json:"every"`
-	} `json:"triggers"`
-}
-
-type link struct {
-	Name string `json:"name"`
-	Rate int64  `json:"rate"` // bit/s
-}
-
 // Open begins the conversation: it describes the fabric and asks for needs and triggers.
 func (p *Policy) Open(talk Conversation, f *topo.Fabric, seed uint64) error {
-	var links []link
-	var racks []topo.RackID
+	parameters, err := json.Marshal(p.Parameters)
+	if err != nil {
+		return err
+	}
+	fabric := messages.Fabric{Hosts: f.Hosts(), Racks: f.Racks()}
 	for h := range f.Hosts() {
-		racks = append(racks, f.RackOf(topo.HostID(h)))
+		fabric.HostRacks = append(fabric.HostRacks, int(f.RackOf(topo.HostID(h))))
 	}
 	for i, l := range f.Links() {
-		links = append(links, link{Name: f.LinkName(topo.LinkID(i)), Rate: int64(l.Rate)})
+		fabric.Links = append(fabric.Links, messages.Link{Name: f.LinkName(topo.LinkID(i)), Rate: int64(l.Rate)})
 	}
-	hello, err := json.Marshal(map[string]any{
-		"type": "hello", "version": Version, "role": p.role.name, "parameters": p.Parameters, "seed": seed,
-		"fabric": map[string]any{"hosts": f.Hosts(), "racks": f.Racks(), "host_racks": racks, "links": links},
+	hello, err := json.Marshal(messages.Hello{
+		Type:       "hello",
+		Version:    messages.Version,
+		Role:       p.role.name,
+		Parameters: parameters,
+		Seed:       seed,
+		Fabric:     fabric,
 	})
 	if err != nil {
 		return err
@@ -135,12 +121,12 @@ func (p *Policy) Open(talk Conversation, f *topo.Fabric, seed uint64) error {
 
 // Recorded takes the answer to the first message from a record, as Hello returned it.
 func (p *Policy) Recorded(line []byte) error {
-	var g greeting
+	var g messages.Greeting
 	if err := json.Unmarshal(line, &g); err != nil {
 		return fmt.Errorf("hello: %w", err)
 	}
-	if g.Version != Version {
-		return fmt.Errorf("hello: version %d: must be %d, the version of this program", g.Version, Version)
+	if g.Version != messages.Version {
+		return fmt.Errorf("hello: version %d: must be %d, the version of this program", g.Version, messages.Version)
 	}
 	for _, name := range g.Needs {
 		if p.role.needs[name] == nil {

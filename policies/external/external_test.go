@@ -21,6 +21,7 @@ import (
 
 	"testbed/policies"
 	"testbed/policies/coflow"
+	"testbed/policies/external/messages"
 	"testbed/policies/policytest"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -94,9 +95,9 @@ func TestMessages(t *testing.T) {
 	var out policies.Schedule
 	x.Decide(view(t), &out)
 	want := []string{
-		`{"fabric":{"host_racks":[0,0],"hosts":2,"links":[{"name":"h0-00\u003eleaf0","rate":1000000000},{"name":"leaf0\u003eh0-00","rate":1000000000},` +
-			`{"name":"h0-01\u003eleaf0","rate":1000000000},{"name":"leaf0\u003eh0-01","rate":1000000000}],"racks":1},` +
-			`"parameters":null,"role":"coflow","seed":7,"type":"hello","version":1}` + "\n",
+		`{"type":"hello","version":1,"role":"coflow","parameters":null,"seed":7,"fabric":{"hosts":2,"racks":1,"host_racks":[0,0],` +
+			`"links":[{"name":"h0-00\u003eleaf0","rate":1000000000},{"name":"leaf0\u003eh0-00","rate":1000000000},` +
+			`{"name":"h0-01\u003eleaf0","rate":1000000000},{"name":"leaf0\u003eh0-01","rate":1000000000}]}}` + "\n",
 		`{"type":"decide","n":1,"now":5,"capacity":[1000000000,1000000000,1000000000,1000000000],"coflows":[{"id":3,"arrival":1,"width":2,` +
 			`"senders":3,"receivers":4,"left":5,"sent":6,"most_sent":7,"queue":8,"since":9,"finished":11,"median":12,"pilots":13,` +
 			`"pilots_left":14,"pilot_sent":15,"size":16,"largest":17,"remaining":18,"bound":19,"links":[0,2],"link_flows":[1,1],"link_remaining":[10,0],"link_pilots":[1,0],"idle_links":[2],` +
@@ -319,7 +320,8 @@ func TestSchema(t *testing.T) {
 	tags := func(v any, more ...string) []string {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			if !f.Anonymous {
-				more = append(more, f.Tag.Get("json"))
+				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				more = append(more, name)
 			}
 		}
 		slices.Sort(more)
@@ -342,23 +344,36 @@ func TestSchema(t *testing.T) {
 	_, x, asked := opened(t, 0, `{"type":"schedule","n":1}`)
 	x.Decide(view(t), &policies.Schedule{})
 	first, decide := sent((*asked)[0]), sent((*asked)[1])
-	steps := s.Defs["schedule"].Properties["steps"].Items
+	steps, jobs := s.Defs["schedule"].Properties["steps"].Items, s.Defs["assign"].Properties["jobs"].Items
 	for _, tt := range []struct {
 		what      string
 		want, got []string
 	}{
 		{"hello", names(first), keys(s.Defs["hello"])},
 		{"fabric", names(first["fabric"].(map[string]any)), keys(s.Defs["hello"].Properties["fabric"])},
-		{"answer to hello", tags(greeting{}), keys(s.Defs["hello_answer"])},
-		{"triggers", tags(greeting{}.Triggers), keys(s.Defs["hello_answer"].Properties["triggers"])},
+		{"answer to hello", tags(messages.Greeting{}), keys(s.Defs["hello_answer"])},
+		{"triggers", tags(messages.Triggers{}), keys(s.Defs["hello_answer"].Properties["triggers"])},
 		{"decide", slices.Sorted(slices.Values(append(names(decide), "bytes"))), keys(s.Defs["decide"])},
 		{"coflow", names(decide["coflows"].([]any)[0].(map[string]any)), keys(s.Defs["decide"].Properties["coflows"].Items)},
 		{"schedule", tags(answer{}), keys(s.Defs["schedule"])},
-		{"step", tags(step{}), keys(steps)},
-		{"rate", tags(rate{}), keys(steps.Properties["rates"].Items)},
+		{"step", tags(messages.Step{}), keys(steps)},
+		{"rate", tags(messages.Rate{}), keys(steps.Properties["rates"].Items)},
 		{"rules", Rules, steps.Properties["rule"].Enum},
 		{"parts", Parts, steps.Properties["part"].Enum},
 		{"selections", Onlys, steps.Properties["only"].Enum},
+		{"type Hello", tags(messages.Hello{}), keys(s.Defs["hello"])},
+		{"type Fabric", tags(messages.Fabric{}), keys(s.Defs["hello"].Properties["fabric"])},
+		{"type Link", tags(messages.Link{}), keys(s.Defs["hello"].Properties["fabric"].Properties["links"].Items)},
+		{"type View", tags(messages.View{}, "bytes", "type"), keys(s.Defs["decide"])},
+		{"type Coflow", tags(messages.Coflow{}), keys(s.Defs["decide"].Properties["coflows"].Items)},
+		{"type TaskView", tags(messages.TaskView{}, "type"), keys(s.Defs["assign"])},
+		{"type Slots", tags(messages.Slots{}), keys(s.Defs["assign"].Properties["slots"].Items)},
+		{"type Job", tags(messages.Job{}), keys(jobs)},
+		{"type Stage", tags(messages.Stage{}), keys(jobs.Properties["stages"].Items)},
+		{"type Assignment", tags(messages.Assignment{}, "type", "n"), keys(s.Defs["assignment"])},
+		{"type Launch", tags(messages.Launch{}), keys(s.Defs["assignment"].Properties["launch"].Items)},
+		{"type Attempt", tags(messages.Attempt{}), keys(s.Defs["running"])},
+		{"type PlacementView", tags(messages.PlacementView{}, "type"), keys(s.Defs["place"])},
 	} {
 		if d := cmp.Diff(tt.want, tt.got); d != "" {
 			t.Errorf("%s (-program +schema):\n%s", tt.what, d)

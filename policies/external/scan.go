@@ -1,6 +1,10 @@
 package external
 
-import "time"
+import (
+	"time"
+
+	"testbed/policies/external/messages"
+)
 
 // scanner reads JSON of the most frequent form: numbers that are integers, strings without escapes, lists and objects.
 // Anything else sets other.
@@ -37,7 +41,7 @@ func (a *answer) scan(line []byte) bool {
 	return !s.other && len(s.b) == 0
 }
 
-func (s *scanner) step() (st step) {
+func (s *scanner) step() (st messages.Step) {
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "rule":

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"testbed/policies"
+	"testbed/policies/external/messages"
 	"testbed/topo"
 	"testbed/workloads/jobs"
 )
@@ -59,22 +60,7 @@ func (x *taskInstance) Assign(v *policies.TaskView, a *policies.Assignment) {
 // assignment is a decision of a process. Jobs are indices into those of the message.
 type assignment struct {
 	reply
-	Launch []launch  `json:"launch"`
-	Backup []running `json:"backup"`
-	Kill   []running `json:"kill"`
-}
-
-type launch struct {
-	Job      int `json:"job"`
-	Stage    int `json:"stage"`
-	Locality int `json:"locality"`
-}
-
-type running struct {
-	Job   int `json:"job"`
-	Stage int `json:"stage"`
-	Index int `json:"index"`
-	N     int `json:"n"` // of an attempt
+	messages.Assignment
 }
 
 // read fills an assignment from a line. It reports whether the line is an answer.
@@ -95,7 +81,7 @@ func (x *taskInstance) read(line []byte, v *policies.TaskView, a *policies.Assig
 		host.Add(st.Kind, st.Need)
 		a.Launch = append(a.Launch, policies.Launch{Job: l.Job, Stage: l.Stage, Locality: policies.Locality(l.Locality)})
 	}
-	attempt := func(key string, r running) (jobs.AttemptID, error) {
+	attempt := func(key string, r messages.Attempt) (jobs.AttemptID, error) {
 		if r.Job < 0 || r.Job >= len(v.Jobs) {
 			return jobs.AttemptID{}, fmt.Errorf("assignment: %s: job %d: must be an index of the %d jobs", key, r.Job, len(v.Jobs))
 		}

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"testbed/policies"
+	"testbed/policies/external/messages"
 	"testbed/policies/policytest"
 	"testbed/policies/tasks"
 	"testbed/topo"
@@ -233,8 +234,8 @@ func TestSchemaOfRoles(t *testing.T) {
 		b, _ := json.Marshal(v)
 		return sent(string(b))
 	}
-	listed("assignment", schema.Defs["assignment"], answer(assignment{Launch: []launch{{}}}))
-	listed("running", schema.Defs["running"], answer(running{}))
+	listed("assignment", schema.Defs["assignment"], answer(assignment{Assignment: messages.Assignment{Launch: []messages.Launch{{}}}}), "backup", "kill")
+	listed("running", schema.Defs["running"], answer(messages.Attempt{}))
 	listed("placement", schema.Defs["placement"], answer(placed{}))
 	known := schema.Defs["hello_answer"]["properties"].(map[string]any)["needs"].(map[string]any)["items"].(map[string]any)["enum"].([]any)
 	names := slices.Concat(Coflow(Settings{}).role.names(), s.role.names(), p.role.names())

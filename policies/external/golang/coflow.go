@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"slices"
+
+	"testbed/policies/external/messages"
 )
 
 func init() { coflows = &SmallestFirst{} }
@@ -12,12 +14,12 @@ func init() { coflows = &SmallestFirst{} }
 type SmallestFirst struct{}
 
 // Start returns what the policy needs to know, and when it decides.
-func (*SmallestFirst) Start(*Hello) ([]string, Triggers) {
-	return []string{"sizes"}, Triggers{Coflows: true, Flows: true}
+func (*SmallestFirst) Start(*messages.Hello) ([]string, messages.Triggers) {
+	return []string{"sizes"}, messages.Triggers{Coflows: true, Flows: true}
 }
 
 // Decide orders the coflows, ties by ID.
-func (*SmallestFirst) Decide(v *View, s *Schedule) {
+func (*SmallestFirst) Decide(v *messages.View, s *messages.Schedule) {
 	order := []int{}
 	for i := range v.Coflows {
 		order = append(order, i)
@@ -26,5 +28,5 @@ func (*SmallestFirst) Decide(v *View, s *Schedule) {
 		x, y := &v.Coflows[a], &v.Coflows[b]
 		return cmp.Or(cmp.Compare(x.Remaining, y.Remaining), cmp.Compare(x.ID, y.ID))
 	})
-	s.Steps = append(s.Steps, Step{Rule: "greedy", Coflows: order})
+	s.Steps = append(s.Steps, messages.Step{Rule: "greedy", Coflows: order})
 }

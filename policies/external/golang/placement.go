@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+
+	"testbed/policies/external/messages"
 )
 
 func init() { placements = &LeastLoaded{} }
@@ -14,13 +16,13 @@ func init() { placements = &LeastLoaded{} }
 type LeastLoaded struct{ racks []int }
 
 // Start returns what the policy needs to know.
-func (p *LeastLoaded) Start(h *Hello) []string {
+func (p *LeastLoaded) Start(h *messages.Hello) []string {
 	p.racks = h.Fabric.HostRacks
 	return []string{"link_load", "disk_use"}
 }
 
 // Place returns the hosts, in the order of the pipeline. Ties are broken by the block's draws.
-func (p *LeastLoaded) Place(v *PlacementView) ([]int, error) {
+func (p *LeastLoaded) Place(v *messages.PlacementView) ([]int, error) {
 	b := v.Block
 	recent := make([]int, len(p.racks)) // placements that are not in Rx yet
 	for _, placed := range v.Placements {
@@ -32,8 +34,8 @@ func (p *LeastLoaded) Place(v *PlacementView) ([]int, error) {
 	}
 	var left []int
 	for _, h := range rand.New(rand.NewPCG(v.Seed, 0)).Perm(len(p.racks)) {
-		disk := At(v.Disk, h)
-		if At(v.Lost, h) == 0 && (disk == 0 || At(v.Used, h)+b.Size <= disk) {
+		disk := messages.At(v.Disk, h)
+		if messages.At(v.Lost, h) == 0 && (disk == 0 || messages.At(v.Used, h)+b.Size <= disk) {
 			left = append(left, h)
 		}
 	}
@@ -41,7 +43,7 @@ func (p *LeastLoaded) Place(v *PlacementView) ([]int, error) {
 		return nil, fmt.Errorf("%d disks have room for %d replicas", len(left), b.Replicas)
 	}
 	slices.SortStableFunc(left, func(x, y int) int {
-		return cmp.Or(cmp.Compare(recent[x], recent[y]), cmp.Compare(At(v.Rx, x), At(v.Rx, y)))
+		return cmp.Or(cmp.Compare(recent[x], recent[y]), cmp.Compare(messages.At(v.Rx, x), messages.At(v.Rx, y)))
 	})
 	var chosen []int
 	for len(chosen) < b.Replicas {
