@@ -57,6 +57,7 @@ type plotter struct {
 	all, format   string
 	log, linear   bool
 	coflow, flow  int
+	repeat        int
 }
 
 // allFigures is the --figure that stands for every figure.
@@ -94,6 +95,9 @@ its points; without --figure, it gives the speed-ups of each arm over the swept 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if list {
 				return p.list()
+			}
+			if cmd.Flags().Changed("repeat") {
+				p.o.Repeat = &p.repeat
 			}
 			if cmd.Flags().Changed("coflow") {
 				if p.coflow < 0 {
@@ -134,7 +138,7 @@ its points; without --figure, it gives the speed-ups of each arm over the swept 
 	f.StringVar(&p.o.Link, "link", "", "`name` of the link, as from>to, in figures of one link (see figure queue)")
 	f.IntVar(&p.flow, "flow", 0, "`number` of the flow in figures of one flow (default: that with the most samples)")
 	f.BoolVar(&p.o.Bytes, "bytes", false, "draw bytes, not shares of each flow (figure progress)")
-	addRepeat(cmd, &p.o.Repeat, "in figures of one repeat; default: 0")
+	addRepeat(cmd, &p.repeat, "in figures of one repeat; default: 0, in racks all")
 	// Former names.
 	f.Var(&p.width, "width", "")
 	f.Var(&p.height, "height", "")

@@ -382,6 +382,70 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
+// Links that a chart of the page shows at the same time differ in colour, also after others appear.
+func TestLinksOfAChartDifferInColour(t *testing.T) {
+	longtest.Skip(t, "opens a page in chromium, 3 s")
+	tooltest.Need(t, "chromium")
+	s := New(DefaultLimits())
+	at := serve(t, s)
+	f, err := topo.LeafSpine{Leaves: 4, Spines: 1, HostsPerLeaf: 2, HostLink: 10 * units.Mbps, Oversubscription: units.Ratio{Num: 1, Den: 1},
+		Queue: topo.Queue{Time: 20 * time.Millisecond}, MTU: 1500}.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		seen := 0 // events since the page is open
+		for n := 0; ; n++ {
+			s.mu.Lock()
+			open := len(s.streams) > 0
+			s.mu.Unlock()
+			if open {
+				seen++
+			}
+			was, now := inspect.Reading{}, inspect.Reading{}
+			for id := range topo.LinkID(len(f.Links())) {
+				a, b := counters(n), counters(n+1)
+				if busy := id < 8 && seen < 3 || seen >= 3 && (id == 0 || id >= 8); busy && seen >= 3 {
+					b.Bytes += 600_000
+				} else if !busy {
+					b.Bytes = a.Bytes
+				}
+				was[id], now[id] = inspect.Sample{At: time.Unix(int64(n), 0), Counters: a}, inspect.Sample{At: time.Unix(int64(n+1), 0), Counters: b}
+			}
+			snapshot := inspect.Snapshot{Testbed: "run", At: time.Unix(int64(n+1), 0), Interval: time.Second, Links: inspect.Links(f, was, now)}
+			snapshot.Summary = inspect.Summarize(snapshot.Links)
+			if err := s.Publish("", snapshot, now); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	document, _ := tooltest.Browse(t, "http://"+at+"/?events=9")
+	cancel()
+	<-ended
+	_, chart, _ := strings.Cut(document, `data-chart="utilisation"`)
+	chart, _, _ = strings.Cut(chart, "</figure>")
+	links := map[string]string{} // by colour
+	for _, m := range regexp.MustCompile(`<li class="(c\d)">(\S+)`).FindAllStringSubmatch(chart, -1) {
+		if other := links[m[1]]; other != "" {
+			t.Errorf("%s and %s have the same colour", m[2], other)
+		}
+		links[m[1]] = m[2]
+	}
+	if len(links) != 8 || !strings.Contains(chart, "leaf3") {
+		t.Errorf("links %v, want eight with those that began later", links)
+	}
+}
+
 // The page draws what is published while it is open.
 func TestPageInABrowser(t *testing.T) {
 	longtest.Skip(t, "opens a page in chromium, 3 s")
@@ -411,7 +475,7 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	for _, want := range []string{`data-events="3"`, `<h1 id="testbed">run.1.1</h1>`, "2 links, busiest h0-00&gt;leaf0 at 50 %",
 		`data-chart="utilisation" data-unit="%" data-drawn="2"`, `data-chart="queue" data-unit="B" data-drawn="2"`, `data-chart="drops" data-unit="/s" data-drawn="2"`,
-		`<li class="c0">h0-00&gt;leaf0 50%</li>`, `<li class="c1">leaf0&gt;spine0 3/s</li>`, `<td>leaf0&gt;spine0</td><td>10Mbps</td><td>50.0 %</td><td>1.5KB</td>`} {
+		`<li class="c0">h0-00&gt;leaf0 50 %</li>`, `<li class="c1">leaf0&gt;spine0 3 /s</li>`, `<td>leaf0&gt;spine0</td><td>10 Mbps</td><td>50.0 %</td><td>1.5 KB</td>`} {
 		if !strings.Contains(document, want) {
 			t.Errorf("the page lacks %s", want)
 		}

@@ -123,7 +123,7 @@ func (x *again) write(dir string, rep *report.Report, inPlace bool) error {
 	if err := safefile.MkdirAll(dir); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	names, err := rep.Write(dir)
+	names, err := rep.Write(dir, plot.OnPage)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func readAgain(ctx context.Context, dir string, progressed func(Progress)) (*aga
 	slices.SortStableFunc(all, func(a, b oneAgain) int {
 		return cmp.Or(cmp.Compare(a.meta.ArmIndex, b.meta.ArmIndex), cmp.Compare(a.meta.Repeat, b.meta.Repeat))
 	})
-	x.in.RunID, x.in.Scenario, x.in.Draw = all[0].meta.RunID, all[0].meta.Scenario, plot.OnPage
+	x.in.RunID, x.in.Scenario = all[0].meta.RunID, all[0].meta.Scenario
 	if m != nil {
 		x.in.RunID, x.in.Scenario, x.in.Noise, x.in.Partial, x.in.Looks = m.Run, m.Scenario, m.Noise, m.Partial, m.Looks
 		x.in.FluidModel, x.in.VirtualTime = m.Backend == rundir.Fluid, m.Backend == rundir.Virtual

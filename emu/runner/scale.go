@@ -54,7 +54,6 @@ func (r *run) input(cut error) (in report.Input, err error) {
 	in = report.Input{
 		RunID: m.Run, Scenario: m.Scenario, Noise: m.Noise, Looks: r.looks,
 		FluidModel: r.backend == rundir.Fluid, VirtualTime: r.backend == rundir.Virtual,
-		Draw: plot.OnPage,
 	}
 	if m.Partial = r.partial(cut); m.Partial != nil {
 		in.Partial = m.Partial
@@ -135,7 +134,7 @@ func (r *run) report(cut error) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := rep.Write(r.path)
+	names, err := rep.Write(r.path, plot.OnPage)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ type seriesMetric struct {
 	Title string  `json:"title"`
 	Unit  string  `json:"unit"`
 	Scale float64 `json:"scale"`
+	Most  float64 `json:"most,omitempty"` // upper end of the axis; 0 for the largest value
 }
 
 // seriesRun is the values of one repeat of an arm, by object and metric; nil for an object without any.
@@ -96,19 +97,30 @@ func (p packed) MarshalText() ([]byte, error) {
 }
 
 var linkMetrics = []seriesMetric{
-	{"queue", "Length of the queue ahead of the link", "B", 1},
-	{"throughput", "Throughput of the link", "bps", 1e3},
-	{"drops", "Packets dropped by the queue, per bin", "", 1},
+	{"queue", "Length of the queue ahead of the link", "B", 1, 0},
+	{"throughput", "Throughput of the link", "bps", 1e3, 0},
+	{"drops", "Packets dropped by the queue, per bin", "", 1, 0},
 }
 
 var flowMetrics = []seriesMetric{
-	{"rtt", "Smoothed round-trip time of the flow", "us", 1},
-	{"cwnd", "Congestion window of the flow (packets)", "", 1},
-	{"delivery", "Delivery rate of the flow", "bps", 1e3},
-	{"retransmissions", "Packets that the flow sent again, per bin", "", 1},
+	{"rtt", "Smoothed round-trip time of the flow", "us", 1, 0},
+	{"cwnd", "Congestion window of the flow (packets)", "", 1, 0},
+	{"delivery", "Delivery rate of the flow", "bps", 1e3, 0},
+	{"retransmissions", "Packets that the flow sent again, per bin", "", 1, 0},
 }
 
-var taskMetrics = []seriesMetric{{"running", "Tasks in progress", "", 0.1}}
+// flowMetrics returns the metrics of flows. The kernel's first estimates of a delivery rate are of bursts, many times the
+// rate of the host's link, at twice which the axis ends.
+func (d *Data) flowMetrics() []seriesMetric {
+	out := slices.Clone(flowMetrics)
+	if d.Fabric != nil {
+		out[2].Most = 2 * float64(d.Fabric.Link(d.Fabric.HostUp(0)).Rate)
+		out[2].Title += ", up to twice the rate of a host"
+	}
+	return out
+}
+
+var taskMetrics = []seriesMetric{{"running", "Tasks in progress", "", 0.1, 0}}
 
 // binned collects the values of an object and metric in bins.
 type binned struct {
@@ -212,6 +224,29 @@ func (d *Data) withSamples() iter.Seq2[runOf, Repeat] {
 // standing is what decides whether a link or a flow is shown: the greatest first.
 type standing [3]float64
 
+// standings returns the standing of all links and flows.
+func (d *Data) standings() (links map[string]standing, flows map[workloads.FlowID]standing, err error) {
+	links, flows = map[string]standing{}, map[workloads.FlowID]standing{}
+	err = d.sampled(func(_ runOf, p samples.LinkPoint) {
+		s := links[p.Link]
+		if p.Dropped != nil {
+			s[0] = max(s[0], float64(*p.Dropped))
+		}
+		if p.Queue != nil {
+			s[1] = max(s[1], float64(*p.Queue))
+		}
+		if p.Rate != nil {
+			s[2] = max(s[2], float64(*p.Rate))
+		}
+		links[p.Link] = s
+	}, func(_ runOf, p samples.FlowPoint) {
+		s := flows[p.Flow]
+		s[0]++
+		flows[p.Flow] = s
+	})
+	return links, flows, err
+}
+
 // chosen returns the names with the highest standing, at most a number of them, that first.
 func chosen[K cmp.Ordered](all map[K]standing, most int) []K {
 	names := slices.SortedFunc(maps.Keys(all), func(a, b K) int {
@@ -224,13 +259,13 @@ func chosen[K cmp.Ordered](all map[K]standing, most int) []K {
 // runOf identifies a repeat of an arm.
 type runOf struct{ arm, repeat int }
 
-// collected is the values of the objects of a group, of which those with the highest standing are shown.
+// collected is the values of the objects of a group.
 type collected[K cmp.Ordered] struct {
-	bin      time.Duration
-	bins     int
-	of       int // metrics
-	standing map[K]standing
-	runs     map[runOf]map[K]*track
+	bin     time.Duration
+	bins    int
+	of      int // metrics
+	objects []K
+	runs    map[runOf]map[K]*track
 }
 
 // track is the values of an object in a repeat, by metric.
@@ -240,12 +275,15 @@ type track struct {
 	count  int           // newest value of its counter
 }
 
-func newCollected[K cmp.Ordered](bin time.Duration, bins int, of []seriesMetric) *collected[K] {
-	return &collected[K]{bin: bin, bins: bins, of: len(of), standing: map[K]standing{}, runs: map[runOf]map[K]*track{}}
+func newCollected[K cmp.Ordered](bin time.Duration, bins int, of []seriesMetric, objects []K) *collected[K] {
+	return &collected[K]{bin: bin, bins: bins, of: len(of), objects: objects, runs: map[runOf]map[K]*track{}}
 }
 
-// at returns the track of an object in a repeat.
+// at returns the track of an object in a repeat, nil for an object that is not shown.
 func (c *collected[K]) at(run runOf, object K) *track {
+	if !slices.Contains(c.objects, object) {
+		return nil
+	}
 	if c.runs[run] == nil {
 		c.runs[run] = map[K]*track{}
 	}
@@ -260,15 +298,15 @@ func (c *collected[K]) at(run runOf, object K) *track {
 	return t
 }
 
-// group adds the values of objects to a group.
-func (c *collected[K]) group(objects []K, g seriesGroup) seriesGroup {
+// group adds the values to a group.
+func (c *collected[K]) group(g seriesGroup) seriesGroup {
 	runs := slices.SortedFunc(maps.Keys(c.runs), func(a, b runOf) int {
 		return cmp.Or(cmp.Compare(a.arm, b.arm), cmp.Compare(a.repeat, b.repeat))
 	})
 	has := make([]bool, len(g.Metrics))
 	for _, r := range runs {
 		of, any := seriesRun{Arm: r.arm, Repeat: r.repeat}, false
-		for _, object := range objects {
+		for _, object := range c.objects {
 			var values []lohis
 			if t := c.runs[r][object]; t != nil {
 				any = true
@@ -327,40 +365,47 @@ func (d *Data) series(left func(format string, args ...any)) (*series, error) {
 	bin := figures.BinOf(end, 10*time.Microsecond, d.seriesBins())
 	out.BinUS, out.Bins = us(bin), int(end/bin)+1
 
-	links, flows := newCollected[string](bin, out.Bins, linkMetrics), newCollected[workloads.FlowID](bin, out.Bins, flowMetrics)
+	// The first reading decides which objects are shown, so that the second keeps the values of these alone.
+	allLinks, allFlows, err := d.standings()
+	if err != nil {
+		return nil, err
+	}
+	links := newCollected(bin, out.Bins, linkMetrics, chosen(allLinks, maxSeriesObjects))
+	flows := newCollected(bin, out.Bins, flowMetrics, chosen(allFlows, maxSeriesObjects))
 	if err := d.sampled(func(run runOf, p samples.LinkPoint) {
-		t, s := links.at(run, p.Link), links.standing[p.Link]
+		t := links.at(run, p.Link)
+		if t == nil {
+			return
+		}
 		if p.Dropped != nil {
-			s[0] = max(s[0], float64(*p.Dropped))
 			t.values[2].count(p.At, *p.Dropped-t.count)
 			t.count = *p.Dropped
 		}
 		if p.Queue != nil {
-			s[1] = max(s[1], float64(*p.Queue))
 			t.values[0].add(p.At, p.At, float64(*p.Queue))
 		}
 		if p.Rate != nil {
-			s[2] = max(s[2], float64(*p.Rate))
 			t.values[1].add(t.at, p.At, float64(*p.Rate)/linkMetrics[1].Scale)
 		}
-		t.at, links.standing[p.Link] = p.At, s
+		t.at = p.At
 	}, func(run runOf, p samples.FlowPoint) {
-		t, s := flows.at(run, p.Flow), flows.standing[p.Flow]
+		t := flows.at(run, p.Flow)
+		if t == nil {
+			return
+		}
 		t.values[0].add(p.At, p.At, float64(p.RTT.Microseconds()))
 		t.values[1].add(p.At, p.At, float64(p.Window))
 		t.values[2].add(p.At, p.At, float64(p.Delivery)/flowMetrics[2].Scale)
 		t.values[3].count(p.At, p.Retransmitted-t.count)
-		s[0]++
-		t.count, flows.standing[p.Flow] = p.Retransmitted, s
+		t.count = p.Retransmitted
 	}); err != nil {
 		return nil, err
 	}
-	if objects := chosen(links.standing, maxSeriesObjects); len(objects) > 0 {
-		out.Groups = append(out.Groups, links.group(objects, seriesGroup{ID: "link", Label: "Link", Objects: objects, Metrics: linkMetrics}))
+	if len(links.objects) > 0 {
+		out.Groups = append(out.Groups, links.group(seriesGroup{ID: "link", Label: "Link", Objects: links.objects, Metrics: linkMetrics}))
 	}
-	if objects := chosen(flows.standing, maxSeriesObjects); len(objects) > 0 {
-		of := seriesGroup{ID: "flow", Label: "Flow", Objects: d.flowNames(objects), Metrics: flowMetrics}
-		out.Groups = append(out.Groups, flows.group(objects, of))
+	if len(flows.objects) > 0 {
+		out.Groups = append(out.Groups, flows.group(seriesGroup{ID: "flow", Label: "Flow", Objects: d.flowNames(flows.objects), Metrics: d.flowMetrics()}))
 	}
 	if g := d.taskSeries(bin, out.Bins); g != nil {
 		out.Groups = append(out.Groups, *g)
@@ -377,7 +422,7 @@ func (d *Data) series(left func(format string, args ...any)) (*series, error) {
 		}
 	}
 	slices.Sort(out.Repeats)
-	out.left(left, len(links.standing), len(flows.standing))
+	out.left(left, len(allLinks), len(allFlows))
 	d.shown(func(_ int, a *Arm) {
 		if n := len(a.Repeats); n > maxSeriesRepeats {
 			left("%s: the first %d of %d repeats are shown.", a.Name, maxSeriesRepeats, n)

@@ -126,6 +126,10 @@ func TestSeriesShareTheAxisOfRecords(t *testing.T) {
 	if got := len(s.Groups); got != 3 || s.Groups[0].ID != "link" || s.Groups[1].ID != "flow" || s.Groups[2].ID != "task" {
 		t.Fatalf("%d groups: %+v", got, s.Groups)
 	}
+	d.Fabric = fabric(t)
+	if m := d.flowMetrics()[2]; m.ID != "delivery" || m.Most != 2*float64(d.Fabric.Link(d.Fabric.HostUp(0)).Rate) || flowMetrics[2].Most != 0 {
+		t.Errorf("the axis of %s ends at %v", m.ID, m.Most)
+	}
 	before := s.Groups[1].Runs[0].Values[0][0]
 	for i := range d.Arms {
 		for k := range d.Arms[i].Repeats {

@@ -149,7 +149,7 @@ func TestFiguresAgreeWithThePage(t *testing.T) {
 	progressed := 0
 	for _, x := range c.Timeline {
 		arm := r.Arms()[x.Arm]
-		bars := partsOf[boxes](t, "timeline", r, Options{Arms: []string{arm}, Repeat: x.Repeat})
+		bars := partsOf[boxes](t, "timeline", r, Options{Arms: []string{arm}, Repeat: new(x.Repeat)})
 		if len(bars) != 1 || len(bars[0]) != len(x.Bars) {
 			t.Fatalf("%s: %d schedules of %d coflows", arm, len(bars), len(x.Bars))
 		}
@@ -170,7 +170,7 @@ func TestFiguresAgreeWithThePage(t *testing.T) {
 		})
 		one := slowest[0]
 		// The figure draws the flow that ended last after the others and their sum.
-		lines := partsOf[*plotter.Line](t, "progress", r, Options{Arm: arm, Repeat: x.Repeat})
+		lines := partsOf[*plotter.Line](t, "progress", r, Options{Arm: arm, Repeat: new(x.Repeat)})
 		for _, f := range one.Flows {
 			found := slices.ContainsFunc(lines, func(l *plotter.Line) bool {
 				if len(f.Path) != 2*len(l.XYs) {

@@ -99,14 +99,14 @@ func (d *drawing) repeatOf() error {
 	d.series = slices.DeleteFunc(d.series, func(s series) bool {
 		a := s.run.Arm(s.arm)
 		most = max(most, a.Numbers.Of(a.Repeats-1))
-		if a.Numbers.Place(d.o.Repeat, a.Repeats) < 0 {
-			d.note("%s has no repeat %d", s.label, d.o.Repeat)
+		if a.Numbers.Place(d.repeat, a.Repeats) < 0 {
+			d.note("%s has no repeat %d", s.label, d.repeat)
 			return true
 		}
 		return false
 	})
 	if len(d.series) == 0 {
-		return fmt.Errorf("%w: no repeat %d: must be 0 to %d", ErrNoData, d.o.Repeat, most)
+		return fmt.Errorf("%w: no repeat %d: must be 0 to %d", ErrNoData, d.repeat, most)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func timeline(d *drawing) error {
 	last, total := time.Duration(0), 0
 	for i, s := range d.series {
 		for _, c := range s.run.Coflows {
-			if c.Arm == s.arm && c.Repeat == d.o.Repeat && !c.Failed {
+			if c.Arm == s.arm && c.Repeat == d.repeat && !c.Failed {
 				all[i] = append(all[i], flows.CoflowRecord{Coflow: c.Coflow, Arrival: c.Arrival, End: c.End})
 				last = max(last, c.End)
 			}
@@ -128,7 +128,7 @@ func timeline(d *drawing) error {
 		total += len(all[i])
 	}
 	if total == 0 {
-		return fmt.Errorf("%w: no coflow completed in repeat %d", ErrNoData, d.o.Repeat)
+		return fmt.Errorf("%w: no coflow completed in repeat %d", ErrNoData, d.repeat)
 	}
 	unit := timesFor(last)
 	d.grid(true, false)
@@ -149,7 +149,7 @@ func timeline(d *drawing) error {
 			d.add(rule{at: d.row(i) + 0.5})
 		}
 	}
-	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.o.Repeat), "")
+	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.repeat), "")
 	d.rows(second)
 	d.p.X.Min = min(d.p.X.Min, 0)
 	return nil

@@ -47,6 +47,7 @@ func overRacks(d *drawing, f *summary.Figure) error {
 		return fmt.Errorf("%w: no %s in %s", ErrNoData, f.Key, summary.SummaryFile)
 	}
 	d.axes("Rack", f.Key+name)
+	d.p.X.Tick.Marker = whole
 	d.p.X.Min, d.p.X.Max, d.p.Y.Min = -0.5, float64(racks)-0.5, 0
 	return nil
 }

@@ -36,6 +36,7 @@ type drawing struct {
 	figure   Figure
 	runs     []*rundir.Run
 	o        Options
+	repeat   int      // in figures of one repeat
 	series   []series // the series that are drawn
 	fluid    bool     // all runs are simulations
 	p        *plot.Plot
@@ -61,6 +62,9 @@ type entry struct {
 
 func newDrawing(f Figure, runs []*rundir.Run, o Options) *drawing {
 	d := &drawing{figure: f, runs: runs, o: o, p: plot.New()}
+	if o.Repeat != nil {
+		d.repeat = *o.Repeat
+	}
 	p := d.p
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Label.TextStyle.Font = d.font(1)
@@ -103,7 +107,8 @@ func logarithmic(a *plot.Axis) {
 
 var dashes = [][]vg.Length{nil, {4, 1.5}, {1.2, 1.2}, {5, 1.5, 1.2, 1.5}, {2.5, 1.2}}
 
-var glyphs = []draw.GlyphDrawer{draw.RingGlyph{}, draw.CrossGlyph{}, draw.PyramidGlyph{}, draw.SquareGlyph{}, draw.PlusGlyph{}, draw.TriangleGlyph{}, draw.BoxGlyph{}, draw.CircleGlyph{}}
+// glyphs are those of the page as far as there are such: filled ones first, which are visible at any size.
+var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.PlusGlyph{}, draw.CrossGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}}
 
 // colour returns the colour of a thing on paper, as palette.Of.
 func colour(thing string) palette.Colour { return palette.Of(thing).Light }
@@ -215,6 +220,11 @@ func (d *drawing) write(w io.Writer, format string) error {
 	if float64(dc.Max.Y-dc.Min.Y) < leastPlot*d.o.Height {
 		return fmt.Errorf("a legend of %d lines leaves no room for the plot (choose fewer --arms, a larger --figure-height or a smaller --font-size)", len(d.legend))
 	}
+	for _, a := range []*plot.Axis{&d.p.X, &d.p.Y} { // the plot library would begin an axis of zeros at -1
+		if a.Min == 0 && !(a.Max > 0) {
+			a.Max = 1
+		}
+	}
 	d.narrow(dc)
 	d.p.Draw(d.drawLabels(dc))
 	var b bytes.Buffer
@@ -277,6 +287,9 @@ func (d *drawing) narrow(dc draw.Canvas) {
 		}
 		d.p.Y.Tick.Marker = d.apart(short, dc)
 	}
+	if ticks, ok := d.p.X.Tick.Marker.(plot.ConstantTicks); ok {
+		d.p.X.Tick.Marker = d.apartAcross(ticks, dc)
+	}
 	d.p.X.Label.Text = fit(d.p.X.Label.TextStyle, d.p.X.Label.Text, dc.Max.X-dc.Min.X)
 	d.p.Y.Label.Text = fit(d.p.Y.Label.TextStyle, d.p.Y.Label.Text, dc.Max.Y-dc.Min.Y)
 }
@@ -297,6 +310,26 @@ func (d *drawing) apart(ticks plot.ConstantTicks, dc draw.Canvas) (out plot.Cons
 			continue
 		}
 		out, free = append(out, t), mid-half
+	}
+	return out
+}
+
+// apartAcross returns the ticks of the horizontal axis without the labels that would touch the one before.
+func (d *drawing) apartAcross(ticks plot.ConstantTicks, dc draw.Canvas) plot.ConstantTicks {
+	at, sty := d.p.DataCanvas(dc), d.p.X.Tick.Label
+	out := slices.Clone(ticks)
+	slices.SortStableFunc(out, func(a, b plot.Tick) int { return cmp.Compare(a.Value, b.Value) })
+	free := vg.Length(math.Inf(-1)) // the right end of the last label
+	for i, t := range out {
+		if t.Label == "" {
+			continue
+		}
+		mid, half := at.X(d.p.X.Norm(t.Value)), sty.Width(t.Label)/2
+		if mid-half < free {
+			out[i].Label = ""
+			continue
+		}
+		free = mid + half + sty.Font.Size/2
 	}
 	return out
 }
@@ -382,21 +415,22 @@ func undated(pdf []byte) []byte {
 	return dates.ReplaceAll(pdf, []byte("/$1 (D:20000101000000)"))
 }
 
-// linearTicks labels a few round numbers.
-type linearTicks struct{}
+// linearTicks labels a few round numbers: multiples of a number, unless it is 0.
+type linearTicks struct{ of float64 }
 
 // Ticks returns the marks of an axis.
-func (linearTicks) Ticks(low, high float64) []plot.Tick {
+func (t linearTicks) Ticks(low, high float64) []plot.Tick {
 	if !(low < high) {
 		return nil
 	}
 	step := math.Pow(10, math.Floor(math.Log10(high-low)))
 	for _, by := range []float64{0.1, 0.2, 0.25, 0.5, 1, 2} {
-		if (high-low)/(step*by) <= 6 {
+		if (high-low)/(step*by) <= 6 && (t.of == 0 || math.Mod(step*by, t.of) == 0) {
 			step *= by
 			break
 		}
 	}
+	step = max(step, t.of)
 	var ticks []plot.Tick
 	decimals := 0
 	for x := step; decimals < 12 && math.Abs(x-math.Round(x)) > 1e-6*math.Abs(x); x *= 10 {
@@ -412,6 +446,9 @@ func (linearTicks) Ticks(low, high float64) []plot.Tick {
 	}
 	return ticks
 }
+
+// whole labels counts and numbers of things.
+var whole = linearTicks{of: 1}
 
 // logTicks labels powers of ten, and their multiples by 2 and 5 if there are few.
 type logTicks struct{}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"testbed/results/flows"
 	"testbed/results/rundir/rundirtest"
 	"testbed/results/schema"
+	"testbed/results/summary"
 )
 
 // heights returns the vertical places of the texts of an SVG that a pattern matches, upwards.
@@ -59,6 +61,38 @@ func TestLabelsAreApart(t *testing.T) {
 		if d := at[i] - at[i-1]; d < 0.85*DefaultFontSize*0.9 {
 			t.Errorf("labels at %.1f and %.1f touch", at[i-1], at[i])
 		}
+	}
+}
+
+// Labels of racks below a figure do not touch each other.
+func TestLabelsAcrossAreApart(t *testing.T) {
+	r := *made(t, rundirtest.Default())
+	for rack := range 60 {
+		r.Links = append(r.Links, schema.Load{Link: fmt.Sprintf("h%d-00>leaf%[1]d", rack)})
+	}
+	svg, _ := drawSVG(t, "disks", Options{Arm: "sebf+hdfs"}, &r)
+	labels := regexp.MustCompile(`(?s)<text x="([^"]*)" y="[^"]*" textLength="([^"]*)"[^>]*>rack \d+</text>`).FindAllStringSubmatch(svg, -1)
+	if len(labels) < 3 {
+		t.Fatalf("labels %q", labels)
+	}
+	end := -1.0
+	for _, m := range labels {
+		x, err := strconv.ParseFloat(m[1], 64)
+		long, err2 := strconv.ParseFloat(m[2], 64)
+		if err != nil || err2 != nil || x < end {
+			t.Errorf("a label at %s of length %s after one up to %.1f", m[1], m[2], end)
+		}
+		end = x + long
+	}
+}
+
+// The axis of values that are all 0 begins there.
+func TestZerosAreOnTheAxis(t *testing.T) {
+	r := made(t, rundirtest.Default())
+	r.Summary.Arms[0].Losses = &summary.Losses{ByRack: []float64{0, 0}}
+	svg, _ := drawSVG(t, "losses.resent_bytes_by_rack", Options{}, r)
+	if labels := texts(t, svg); slices.ContainsFunc(labels, func(s string) bool { return strings.HasPrefix(s, "-") }) {
+		t.Errorf("labels %q", labels)
 	}
 }
 

@@ -37,16 +37,15 @@ func TestPageShowsTheSameImbalance(t *testing.T) {
 		in.Arms = append(in.Arms, report.Arm{Name: name, Repeats: []summary.Repeat{rep}})
 	}
 	var run *rundir.Run
-	in.Draw = func(r *rundir.Run, figure, arm string) (string, []string, error) {
-		run = r
-		return OnPage(r, figure, arm)
-	}
 	r, err := report.New(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var page bytes.Buffer
-	if err := r.Page(&page); err != nil {
+	if err := r.Page(&page, func(of *rundir.Run, figure, arm string) (string, []string, error) {
+		run = of
+		return OnPage(of, figure, arm)
+	}); err != nil {
 		t.Fatal(err)
 	}
 	_, text, _ := strings.Cut(page.String(), `"balance":`)

@@ -92,7 +92,7 @@ func incast(d *drawing) error {
 	if d.o.Scale == Log {
 		logarithmic(&d.p.X)
 	} else {
-		d.p.X.Min = 0
+		d.p.X.Min, d.p.X.Tick.Marker = 0, whole
 	}
 	d.note("goodput: payload of a coflow over its completion time; points: medians; bars: ranges")
 	return nil

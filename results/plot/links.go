@@ -90,7 +90,7 @@ func utilisation(d *drawing) error {
 	}
 	s := d.series[0]
 	each := func(string) bool { return true }
-	l := loadsOf(s, d.o.Repeat, binFor(d.series, d.o.Repeat, mostColumns, each), each)
+	l := loadsOf(s, d.repeat, binFor(d.series, d.repeat, mostColumns, each), each)
 	if len(l.links) == 0 {
 		return d.noLinks()
 	}
@@ -149,7 +149,7 @@ func utilisation(d *drawing) error {
 	if s.mark != "" {
 		mark = " (" + s.mark + ")"
 	}
-	d.bar = &colourBar{title: fmt.Sprintf("Load of links, %s%s, repeat %d, n = %d links", s.label, mark, d.o.Repeat, len(l.links)), from: "0", to: "100 %"}
+	d.bar = &colourBar{title: fmt.Sprintf("Load of links, %s%s, repeat %d, n = %d links", s.label, mark, d.repeat, len(l.links)), from: "0", to: "100 %"}
 	return nil
 }
 
@@ -195,7 +195,7 @@ func cvTime(d *drawing) error {
 	bin := binFor(d.series, -1, mostMoments, fabricLink)
 	for i, s := range d.series {
 		only = only || len(s.run.Links) > 0
-		all[i] = loadsOf(s, d.o.Repeat, bin, fabricLink)
+		all[i] = loadsOf(s, d.repeat, bin, fabricLink)
 		if len(all[i].links) > 0 {
 			end = max(end, all[i].end())
 		}
@@ -245,15 +245,15 @@ func cvTime(d *drawing) error {
 			d.note("%s: no traffic on its links between switches", s.label)
 			continue
 		}
-		d.note("%s: each point covers %v", s.label, l.Bin)
+		d.note("each point covers %v", l.Bin)
 	}
 	if len(d.legend) == 0 {
 		if only {
-			return fmt.Errorf("%w: no arm has two links between switches with traffic in repeat %d", ErrNoData, d.o.Repeat)
+			return fmt.Errorf("%w: no arm has two links between switches with traffic in repeat %d", ErrNoData, d.repeat)
 		}
 		return d.noLinks()
 	}
-	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.o.Repeat), "Cv of link loads")
+	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.repeat), "Cv of link loads")
 	d.p.X.Min, d.p.Y.Min = 0, 0
 	return nil
 }

@@ -60,7 +60,7 @@ func Figures() []Figure {
 		{"extra-slots", "slots in use by clones and backups of tasks over time, in one repeat of each arm", false, extraSlots},
 		{"shares", "slots in use by the jobs of each user over time, in one arm and repeat", false, userShares},
 		{"utilisation", "load of each link of one arm and repeat over time", false, utilisation},
-		{"racks", "load of the links of each rack to and from the spines over time, with saturation marked, in one arm and repeat", false, racks},
+		{"racks", "load of the links of each rack to and from the spines over time, with saturation marked, in one arm: the mean of its repeats", false, racks},
 		{"queue", "length of the queue ahead of a link over time in each arm (--link; default: that with the longest)", false, queues},
 		{"throughput", "throughput of a link over time in each arm (--link; default: that with the highest)", false, throughput},
 		{"drops", "packets that the queue ahead of a link has dropped, over time in each arm (--link; default: that with the most)", false, dropsOverTime},
@@ -138,7 +138,7 @@ type Options struct {
 	Arms          []string // in this order; default: all
 	Baseline      string   // of speed-ups; default: the run's baseline
 	Arm           string   // in figures of one arm; default: the first
-	Repeat        int      // in figures of one repeat, counted from 0
+	Repeat        *int     // in figures of one repeat, counted from 0; default: 0, in racks all
 	// Coflow is the coflow in figures of one coflow; default: the slowest.
 	Coflow *workloads.CoflowID
 	Bytes  bool              // in progress: bytes, not shares
@@ -180,8 +180,8 @@ func (o *Options) check(f Figure, runs int) error {
 		return fmt.Errorf("figure %s does not show one flow: omit --flow", f.Name)
 	case o.Over != "" && f.Name != "gain-by-parameter":
 		return fmt.Errorf("figure %s shows no swept variable: omit --over", f.Name)
-	case o.Repeat < 0:
-		return fmt.Errorf("repeat %d: must be 0 or more", o.Repeat)
+	case o.Repeat != nil && *o.Repeat < 0:
+		return fmt.Errorf("repeat %d: must be 0 or more", *o.Repeat)
 	case len(o.Names) > 0 && len(o.Names) != runs:
 		return fmt.Errorf("%d names for %d runs: expected one name per run", len(o.Names), runs)
 	}
@@ -206,7 +206,7 @@ func Draw(w io.Writer, runs []*rundir.Run, f Figure, format string, o Options) (
 
 // Sizes of the figures of a page in points.
 const (
-	pageWidth = 345
+	pageWidth = 300 // legible on a phone
 	pageFont  = 9
 )
 
@@ -300,6 +300,7 @@ func (d *drawing) choose() error {
 	if len(asked) > 0 {
 		return fmt.Errorf("unknown arm %s", strings.Join(asked, "; unknown arm "))
 	}
+	style := -1 // of arms in order, void or not, so that an arm has the colour that it has on the page
 	for i, r := range d.runs {
 		arms := d.o.Arms
 		if len(arms) == 0 {
@@ -315,7 +316,11 @@ func (d *drawing) choose() error {
 			if len(d.runs) > 1 {
 				s.label += ", " + d.runName(i)
 			}
+			style++
 			if a.Void() {
+				if d.o.Arm != "" && d.o.Arm != name {
+					continue
+				}
 				d.note("arm %s is void and omitted (testbed report shows the reasons)", s.label)
 				continue
 			}
@@ -325,7 +330,7 @@ func (d *drawing) choose() error {
 			case ok && level != verdict.Pass:
 				s.mark = level.String()
 			}
-			s.style = len(d.series)
+			s.style = style
 			d.series = append(d.series, s)
 		}
 	}

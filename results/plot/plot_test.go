@@ -166,7 +166,7 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"slowest":           {"Completion time of the slowest coflows (s)", "fair+hdfs, n = 24 coflows", "coflow 5, repeat 0", "held", "queueing"},
 		"disks":             {"Stored in a repeat (MB)", "Host", "rack 0"},
 		"utilisation":       {"Load of links, fair+hdfs, repeat 0, n = 4 links", "leaf0>spine0", "100 %", "Time since the first arrival (s)"},
-		"racks":             {"fair+hdfs, n = 1 racks, repeat 0", "Load of a rack's links (%)", "rack 0, saturated 0 %", "Time since the first arrival (s)"},
+		"racks":             {"fair+hdfs, n = 1 racks, 2 repeats", "Load of a rack's links (%)", "rack 0, saturated 0 %", "Time since the first arrival (s)"},
 		"progress":          {"fair+hdfs, repeat 0, coflow 5: n = 2 flows, 6.51 MB", "Time since the coflow arrived (s)", "Received (% of the flow)", "each flow", "coflow in all", "last to end: flow 11", "100"},
 		"goodput":           {"Goodput (Mbps)", "Time since the first arrival (s), repeat 0", "fair+hdfs, n = 1 receivers", "sebf+sinbad, n = 1 receivers (degraded)"},
 		"incast":            {"Senders", "Goodput (Mbps)", "fair+hdfs, n = 24 coflows", "sebf+sinbad, n = 24 coflows (degraded)"},
@@ -256,6 +256,14 @@ func TestVoidArmsAreLeftOut(t *testing.T) {
 			t.Errorf("%s: notes %q", f.Name, notes)
 		}
 	}
+	// The arm after it has the colour that it has on the page, and a figure of one arm does not state what others lack.
+	lines := partsOf[*plotter.Line](t, "cct-cdf", r, Options{})
+	if len(lines) != 2 || lines[1].Color != palette.Arm(2).Light {
+		t.Errorf("%d lines, want two, the second in the colour of the third arm", len(lines))
+	}
+	if _, notes, err := OnPage(r, "slowest", r.Arms()[0]); err != nil || len(notes) > 0 {
+		t.Errorf("notes %q on a figure of one arm, %v", notes, err)
+	}
 	s.Arms[0].Level = verdict.Void
 	wantErr(t, "speedup-cdf", Options{}, ErrNoData, "the baseline fair+hdfs is void", made(t, s))
 	s.Arms[2].Level = verdict.Void
@@ -286,7 +294,7 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 	wantErr(t, "cct-cdf", Options{Arms: []string{"sebf+hdf"}}, nil, `unknown arm "sebf+hdf": did you mean sebf+hdfs?`, r)
 	wantErr(t, "cct-cdf", Options{Arms: []string{"something"}}, nil, `must be one of fair+hdfs, sebf+hdfs, sebf+sinbad`, r)
 	wantErr(t, "speedup-cdf", Options{Arms: []string{"fair+hdfs"}}, ErrNoData, "no arm other than the baseline", r)
-	wantErr(t, "timeline", Options{Repeat: 5}, ErrNoData, "no repeat 5: must be 0 to 1", r)
+	wantErr(t, "timeline", Options{Repeat: new(5)}, ErrNoData, "no repeat 5: must be 0 to 1", r)
 	wantErr(t, "timeline", Options{Scale: Log}, nil, "omit --log", r)
 	wantErr(t, "cct-cdf", Options{Width: 1}, nil, "sides must be 1 to 100 in", r)
 	wantErr(t, "cct-cdf", Options{Height: math.NaN()}, nil, "sides must be", r)
@@ -298,7 +306,7 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 	wantErr(t, "cct-cdf", Options{}, nil, "no run")
 	none := workloads.CoflowID(99)
 	wantErr(t, "progress", Options{Coflow: &none}, ErrNoData, "coflow 99 did not complete under fair+hdfs in repeat 0: the 12 completed coflows have numbers from 0 to 11", r)
-	wantErr(t, "goodput", Options{Coflow: &none, Arm: "sebf+hdfs", Repeat: 1}, ErrNoData, "coflow 99 did not complete under sebf+hdfs in repeat 1", r)
+	wantErr(t, "goodput", Options{Coflow: &none, Arm: "sebf+hdfs", Repeat: new(1)}, ErrNoData, "coflow 99 did not complete under sebf+hdfs in repeat 1", r)
 	wantErr(t, "progress", Options{}, ErrNoData, "one arm of one run, but there are 2 runs", r, sim)
 	wantErr(t, "cct-cdf", Options{Coflow: &none}, nil, "omit --coflow", r)
 	wantErr(t, "goodput", Options{Bytes: true}, nil, "omit --bytes", r)
@@ -350,6 +358,21 @@ func TestTicks(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Numbers of racks, and counts, are whole.
+func TestTicksOfCountsAreWhole(t *testing.T) {
+	for high := 0.9; high < 1000; high *= 1.1 {
+		ticks := whole.Ticks(-0.5, high)
+		if len(ticks) == 0 || len(ticks) > 8 {
+			t.Errorf("up to %v: %d marks", high, len(ticks))
+		}
+		for _, x := range ticks {
+			if x.Value != math.Round(x.Value) || strings.Contains(x.Label, ".") {
+				t.Errorf("up to %v: a mark %q at %v", high, x.Label, x.Value)
+			}
+		}
+	}
 }
 
 func labelled(t *rapid.T, ticks []plot.Tick) []float64 {

@@ -69,7 +69,7 @@ func (d *drawing) coflowOf() (schema.Coflow, []*metrics.Progress, error) {
 	least, most, n := workloads.CoflowID(0), workloads.CoflowID(0), 0
 	for i := range s.run.Coflows {
 		c := &s.run.Coflows[i]
-		if c.Arm != s.arm || c.Repeat != d.o.Repeat {
+		if c.Arm != s.arm || c.Repeat != d.repeat {
 			continue
 		}
 		if n == 0 || c.Coflow < least {
@@ -82,16 +82,16 @@ func (d *drawing) coflowOf() (schema.Coflow, []*metrics.Progress, error) {
 	}
 	switch {
 	case n == 0:
-		return none, nil, fmt.Errorf("%w: no coflow completed under %s in repeat %d", ErrNoData, s.label, d.o.Repeat)
+		return none, nil, fmt.Errorf("%w: no coflow completed under %s in repeat %d", ErrNoData, s.label, d.repeat)
 	case chosen == nil:
-		return none, nil, fmt.Errorf("%w: coflow %d did not complete under %s in repeat %d: the %d completed coflows have numbers from %d to %d", ErrNoData, *d.o.Coflow, s.label, d.o.Repeat, n, least, most)
+		return none, nil, fmt.Errorf("%w: coflow %d did not complete under %s in repeat %d: the %d completed coflows have numbers from %d to %d", ErrNoData, *d.o.Coflow, s.label, d.repeat, n, least, most)
 	}
 	if d.o.Coflow == nil {
 		d.note("coflow %d is shown, the slowest of %s (--coflow selects another)", chosen.Coflow, s.label)
 	}
-	flows := transfersOf(s, d.o.Repeat, func(m *schema.Moment) bool { return m.Kind == schema.KindFlow && *m.Coflow == chosen.Coflow })
+	flows := transfersOf(s, d.repeat, func(m *schema.Moment) bool { return m.Kind == schema.KindFlow && *m.Coflow == chosen.Coflow })
 	if len(flows) == 0 {
-		return none, nil, fmt.Errorf("%w: %s has no flow of coflow %d of %s, repeat %d", ErrNoData, summary.ProgressFile, chosen.Coflow, s.label, d.o.Repeat)
+		return none, nil, fmt.Errorf("%w: %s has no flow of coflow %d of %s, repeat %d", ErrNoData, summary.ProgressFile, chosen.Coflow, s.label, d.repeat)
 	}
 	for _, t := range flows {
 		for k := range t.Moments {
@@ -106,7 +106,7 @@ func (d *drawing) coflowOf() (schema.Coflow, []*metrics.Progress, error) {
 	if s.mark != "" {
 		mark = " (" + s.mark + ")"
 	}
-	d.heading = fmt.Sprintf("%s%s, repeat %d, coflow %d: n = %d flows, %s", s.label, mark, d.o.Repeat, chosen.Coflow, len(flows), units.Short(float64(chosen.Size), "B"))
+	d.heading = fmt.Sprintf("%s%s, repeat %d, coflow %d: n = %d flows, %s", s.label, mark, d.repeat, chosen.Coflow, len(flows), units.Short(float64(chosen.Size), "B"))
 	return *chosen, flows, nil
 }
 
@@ -242,7 +242,7 @@ func goodput(d *drawing) error {
 	end, step, had := time.Duration(0), time.Duration(1), false
 	for i, s := range d.series {
 		for _, l := range s.run.Links {
-			if l.Arm != s.arm || l.Repeat != d.o.Repeat || l.Payload == nil || l.From < 0 {
+			if l.Arm != s.arm || l.Repeat != d.repeat || l.Payload == nil || l.From < 0 {
 				continue
 			}
 			had, all[i] = true, append(all[i], l)
@@ -272,7 +272,7 @@ func goodput(d *drawing) error {
 	d.grid(true, true)
 	for i, s := range d.series {
 		if slices.Max(append(curves[i], 0)) == 0 {
-			d.note("%s: nothing was received in repeat %d", s.label, d.o.Repeat)
+			d.note("%s: nothing was received in repeat %d", s.label, d.repeat)
 			continue
 		}
 		var points plotter.XYs
@@ -293,10 +293,10 @@ func goodput(d *drawing) error {
 		d.legend = append(d.legend, entry{s.named(len(hosts), "receivers"), line})
 	}
 	if len(d.legend) == 0 {
-		return fmt.Errorf("%w: nothing was received in repeat %d", ErrNoData, d.o.Repeat)
+		return fmt.Errorf("%w: nothing was received in repeat %d", ErrNoData, d.repeat)
 	}
 	d.note("each point covers %v; payload of flows and of each hop of blocks at the interfaces of receivers, each byte once", bin)
-	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.o.Repeat), fmt.Sprintf("Goodput (%s)", name))
+	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.repeat), fmt.Sprintf("Goodput (%s)", name))
 	d.p.X.Min, d.p.Y.Min = 0, 0
 	return nil
 }
@@ -328,7 +328,7 @@ func (d *drawing) coflowGoodput() error {
 	bins := int(c.CCT/bin) + 1
 	slices.SortStableFunc(flows, func(a, b *metrics.Progress) int { return cmp.Compare(figures.End(b), figures.End(a)) })
 	layers := min(len(flows), mostLayers)
-	link, rate := d.series[0].receivers(d.o.Repeat, c.Coflow)
+	link, rate := d.series[0].receivers(d.repeat, c.Coflow)
 	byLink := map[string][][]float64{}
 	each := make([][]float64, len(flows))
 	for i, f := range flows {

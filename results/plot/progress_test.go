@@ -17,7 +17,7 @@ func TestCoflowIsChosen(t *testing.T) {
 	spec := rundirtest.Default()
 	r := made(t, spec)
 	three := workloads.CoflowID(3)
-	o := Options{Coflow: &three, Arm: "sebf+sinbad", Repeat: 1, Bytes: true, Width: 6 * Inch}
+	o := Options{Coflow: &three, Arm: "sebf+sinbad", Repeat: new(1), Bytes: true, Width: 6 * Inch}
 	svg, notes := drawSVG(t, "progress", o, r)
 	got := strings.Join(texts(t, svg), "|")
 	for _, want := range []string{"sebf+sinbad (degraded), repeat 1, coflow 3: n = 2 flows, ", "Received of each flow (MB)", "last to end: flow "} {

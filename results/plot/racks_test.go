@@ -2,6 +2,7 @@ package plot
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,49 @@ func TestRacksMarkSaturation(t *testing.T) {
 	if len(lines) != 3 || len(lines[1].XYs) != 10 || lines[1].XYs[7] != (plotter.XY{X: 4, Y: 120}) || lines[2].XYs[0].Y != 80 {
 		t.Errorf("%d lines, want two racks of 5 s and the bound", len(lines))
 	}
+}
+
+// All repeats of an arm are in the figure unless one is chosen.
+func TestRacksCombineRepeats(t *testing.T) {
+	r := withRacks(t, []float64{0.9, 0.9, 0.9, 0})
+	for _, l := range withRacks(t, []float64{0.5, 0.1}).Links { // a shorter repeat without saturation
+		l.Repeat = 1
+		r.Links = append(r.Links, l)
+	}
+	for _, c := range []struct {
+		repeat       *int
+		legend, head string
+		loads        []float64
+		tall         float64
+		notes        int
+	}{
+		{nil, "rack 0, saturated 50 %", ", 2 repeats", []float64{70, 50, 45, 0}, 1.2, 2},
+		{new(0), "rack 0, saturated 75 %", ", repeat 0", []float64{90, 90, 90, 0}, 2.4, 1},
+	} {
+		o := Options{Repeat: c.repeat}
+		svg, notes := drawSVG(t, "racks", o, r)
+		all := strings.Join(texts(t, svg), "\n")
+		if !strings.Contains(all, c.legend) || !strings.Contains(all, c.head) || len(notes) != c.notes {
+			t.Errorf("want %q, %q and %d notes: %s, %q", c.legend, c.head, c.notes, all, notes)
+		}
+		line := partsOf[*plotter.Line](t, "racks", r, o)[0]
+		for k, want := range c.loads {
+			if got := line.XYs[2*k].Y; math.Abs(got-want) > 1e-9 {
+				t.Errorf("load %v in second %d, want %v", got, k, want)
+			}
+		}
+		bars := slices.Concat(partsOf[boxes](t, "racks", r, o)...)
+		if len(bars) != 1 || bars[0].x0 != 0 || bars[0].x1 != 3 || math.Abs(bars[0].y1-bars[0].y0-c.tall) > 1e-9 {
+			t.Errorf("marks %+v, want one of 3 s and a height of %v", bars, c.tall)
+		}
+	}
+	for k := range r.Links {
+		if r.Links[k].Repeat == 1 {
+			r.Links[k].Interval *= 2
+			r.Links[k].From *= 2
+		}
+	}
+	wantErr(t, "racks", Options{}, nil, "intervals of 2s in repeat 1, and of 1s before: they must be equal", r)
 }
 
 // Of too many racks, those that are saturated are drawn, in order.

@@ -28,7 +28,7 @@ type sampled struct {
 // samplesOf calls f with the samples of one repeat of an arm.
 func (d *drawing) samplesOf(s series, f func(*samples.Reader) error) error {
 	return s.run.Samples(func(k schema.Key, r *samples.Reader) error {
-		if k.Arm != s.arm || k.Repeat != d.o.Repeat {
+		if k.Arm != s.arm || k.Repeat != d.repeat {
 			return nil
 		}
 		return f(r)
@@ -70,7 +70,7 @@ func (d *drawing) linkCurves(axis string, scale func(high float64) (string, floa
 	for i := range curves {
 		one[i] = curves[i][link]
 	}
-	d.heading = fmt.Sprintf("%s, repeat %d", safe(link), d.o.Repeat)
+	d.heading = fmt.Sprintf("%s, repeat %d", safe(link), d.repeat)
 	return d.curves(one, axis, scale)
 }
 
@@ -101,14 +101,14 @@ func (d *drawing) flowCurves(axis string, scale func(high float64) (string, floa
 	}
 	if d.o.Flow != nil {
 		if flow = *d.o.Flow; len(count) > 0 && count[flow] == 0 {
-			return fmt.Errorf("%w: flow %d has no samples in repeat %d", ErrNoData, flow, d.o.Repeat)
+			return fmt.Errorf("%w: flow %d has no samples in repeat %d", ErrNoData, flow, d.repeat)
 		}
 	}
 	one := make([][]sampled, len(d.series))
 	for i := range curves {
 		one[i] = curves[i][flow]
 	}
-	d.heading = fmt.Sprintf("flow %d, repeat %d", flow, d.o.Repeat)
+	d.heading = fmt.Sprintf("flow %d, repeat %d", flow, d.repeat)
 	return d.curves(one, axis, scale)
 }
 
@@ -126,7 +126,7 @@ func (d *drawing) curves(all [][]sampled, axis string, scale func(high float64) 
 	for i, s := range d.series {
 		c := thinned(all[i], end)
 		if len(c) == 0 {
-			d.note("%s: no samples in repeat %d", s.label, d.o.Repeat)
+			d.note("%s: no samples in repeat %d", s.label, d.repeat)
 			continue
 		}
 		points := make(plotter.XYs, len(c))
@@ -196,6 +196,7 @@ func throughput(d *drawing) error {
 }
 
 func dropsOverTime(d *drawing) error {
+	d.p.Y.Tick.Marker = whole
 	return d.linkCurves("Packets dropped since the start", noScale, func(p samples.LinkPoint) (float64, bool) {
 		if p.Dropped == nil {
 			return 0, false
@@ -210,6 +211,7 @@ func roundTrips(d *drawing) error {
 }
 
 func windows(d *drawing) error {
+	d.p.Y.Tick.Marker = whole
 	return d.flowCurves("Congestion window (packets)", noScale, func(p samples.FlowPoint) float64 { return float64(p.Window) })
 }
 
@@ -248,7 +250,7 @@ func fairness(d *drawing) error {
 		}
 	}
 	d.note("Jain's index of the delivery rates of flows whose rate changed within %v, where there are 2 or more", fairnessInterval)
-	d.heading = fmt.Sprintf("repeat %d", d.o.Repeat)
+	d.heading = fmt.Sprintf("repeat %d", d.repeat)
 	return d.curves(all, "Fairness of flows (Jain's index)", noScale)
 }
 

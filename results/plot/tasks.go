@@ -24,17 +24,17 @@ const mostUsers = 7
 // records returns the jobs and attempts of a series in the selected repeat.
 func (d *drawing) records(s series) (r flows.Records, err error) {
 	for i := range s.run.Attempts {
-		if a := &s.run.Attempts[i]; a.Arm == s.arm && a.Repeat == d.o.Repeat {
+		if a := &s.run.Attempts[i]; a.Arm == s.arm && a.Repeat == d.repeat {
 			r.Attempts = append(r.Attempts, a.Record())
 		}
 	}
 	for _, j := range s.run.Jobs {
-		if j.Arm == s.arm && j.Repeat == d.o.Repeat {
+		if j.Arm == s.arm && j.Repeat == d.repeat {
 			r.Jobs = append(r.Jobs, flows.JobRecord{Job: j.Job, User: j.User})
 		}
 	}
 	if len(r.Attempts) == 0 {
-		return r, fmt.Errorf("%w: no attempt of a task in repeat %d of %s", ErrNoData, d.o.Repeat, s.label)
+		return r, fmt.Errorf("%w: no attempt of a task in repeat %d of %s", ErrNoData, d.repeat, s.label)
 	}
 	return r, nil
 }
@@ -129,7 +129,7 @@ func gantt(d *drawing) error {
 	}
 	d.p.Y.Tick.Marker = ticks
 	d.p.Y.Tick.Length = 0
-	d.heading = fmt.Sprintf("%s, in %d slots, repeat %d", s.named(len(r.Attempts), "attempts"), len(slots), d.o.Repeat)
+	d.heading = fmt.Sprintf("%s, in %d slots, repeat %d", s.named(len(r.Attempts), "attempts"), len(slots), d.repeat)
 	d.axes(fmt.Sprintf("Time since the first arrival (%s)", unit.name), "")
 	d.p.X.Min, d.p.Y.Min, d.p.Y.Max = 0, 0.5-float64(len(slots)), 0.5
 	d.p.Y.Padding = 0
@@ -231,8 +231,9 @@ func userShares(d *drawing) error {
 		}
 		d.legend = append(d.legend, entry{safe(name), swatch{a.fill}})
 	}
-	d.heading = fmt.Sprintf("%s, repeat %d", s.named(len(r.Attempts), "attempts"), d.o.Repeat)
+	d.heading = fmt.Sprintf("%s, repeat %d", s.named(len(r.Attempts), "attempts"), d.repeat)
 	d.axes(fmt.Sprintf("Time since the first arrival (%s)", unit.name), "Slots in use")
+	d.p.Y.Tick.Marker = whole
 	d.p.X.Min, d.p.Y.Min, d.p.X.Max, d.p.Y.Max = 0, 0, unit.of(bin)*float64(len(low)), high*1.04
 	d.p.X.Padding, d.p.Y.Padding = 0, 0
 	d.note("each step covers %v", bin)
@@ -257,7 +258,7 @@ func extraSlots(d *drawing) error {
 		extra = extra || slices.ContainsFunc(metrics.RolesOf(r.Attempts), func(x metrics.Role) bool { return x == metrics.Backup })
 	}
 	if !extra {
-		return fmt.Errorf("%w: no task has a clone or backup in repeat %d", ErrNoData, d.o.Repeat)
+		return fmt.Errorf("%w: no task has a clone or backup in repeat %d", ErrNoData, d.repeat)
 	}
 	bin, unit := figures.RoundBin(end, figures.MostMoments), timesFor(end)
 	d.grid(true, true)
@@ -274,7 +275,8 @@ func extraSlots(d *drawing) error {
 		d.add(line)
 		d.legend = append(d.legend, entry{s.named(len(all[i].Attempts), "attempts"), line})
 	}
-	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.o.Repeat), "Slots of clones and backups")
+	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.repeat), "Slots of clones and backups")
+	d.p.Y.Tick.Marker = whole
 	d.p.X.Min, d.p.Y.Min = 0, 0
 	d.note("each step covers %v", bin)
 	return nil

@@ -135,7 +135,7 @@ func TestGanttShowsAllAttempts(t *testing.T) {
 	type bar struct{ from, to float64 }
 	rows := map[float64][]bar{}
 	var drawn float64
-	for _, part := range partsOf[boxes](t, "gantt", r, Options{Arm: arm, Repeat: repeat}) {
+	for _, part := range partsOf[boxes](t, "gantt", r, Options{Arm: arm, Repeat: new(repeat)}) {
 		for _, x := range part {
 			rows[(x.y0+x.y1)/2] = append(rows[(x.y0+x.y1)/2], bar{x.x0, x.x1})
 			drawn += x.x1 - x.x0
@@ -165,8 +165,8 @@ func TestGanttShowsAllAttempts(t *testing.T) {
 			}
 		}
 	}
-	kinds := partsOf[*marks](t, "gantt", r, Options{Arm: arm, Repeat: repeat}) // first, copied, killed or failed
-	backups := partsOf[underlines](t, "gantt", r, Options{Arm: arm, Repeat: repeat})
+	kinds := partsOf[*marks](t, "gantt", r, Options{Arm: arm, Repeat: new(repeat)}) // first, copied, killed or failed
+	backups := partsOf[underlines](t, "gantt", r, Options{Arm: arm, Repeat: new(repeat)})
 	if len(kinds) != 3 || len(backups) != 1 || len(kinds[0].at) == 0 || copies == 0 || len(kinds[1].at) != copies || len(kinds[2].at) != ended-copies || len(backups[0].boxes) < copies {
 		t.Errorf("%d kinds of marks, backups %v: want %d copies of %d attempts that did not commit", len(kinds), backups, copies, ended)
 	}

@@ -43,7 +43,7 @@ func TestFewPairsHaveNoInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 		var terminal, markdown, data, table, page bytes.Buffer
-		if err := errors.Join(r.TerminalIn(&terminal, tables.Style{Width: 200}), r.Markdown(&markdown), r.JSON(&data), r.HeadlineCSV(&table), r.Page(&page)); err != nil {
+		if err := errors.Join(r.TerminalIn(&terminal, tables.Style{Width: 200}), r.Markdown(&markdown), r.JSON(&data), r.HeadlineCSV(&table), r.Page(&page, noFigures)); err != nil {
 			t.Fatal(err)
 		}
 		few := n < metrics.LeastPairs

@@ -26,7 +26,7 @@ func TestLooksOfAReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var terminal, markdown, page bytes.Buffer
-	if err := errors.Join(r.TerminalIn(&terminal, tables.Style{Width: 1000}), r.Markdown(&markdown), r.Page(&page)); err != nil {
+	if err := errors.Join(r.TerminalIn(&terminal, tables.Style{Width: 1000}), r.Markdown(&markdown), r.Page(&page, noFigures)); err != nil {
 		t.Fatal(err)
 	}
 	for form, b := range map[string]*bytes.Buffer{"terminal": &terminal, "markdown": &markdown, "page": &page} {

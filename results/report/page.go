@@ -22,7 +22,7 @@ import (
 type Setting struct{ Key, Value string }
 
 // Page writes the whole report as one self-contained HTML file with charts.
-func (r *Report) Page(w io.Writer) error {
+func (r *Report) Page(w io.Writer, draw Draw) error {
 	var doc bytes.Buffer
 	if err := r.JSON(&doc); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (r *Report) Page(w io.Writer) error {
 	if !r.in.FluidModel {
 		d.Checks = r.checkTable()
 	}
-	if err := r.draw(&d); err != nil {
+	if err := r.draw(&d, draw); err != nil {
 		return err
 	}
 	d.Tables = map[string][]htmlreport.Table{}
@@ -126,11 +126,8 @@ var drawings = []struct {
 }
 
 // draw adds drawings to a page.
-func (r *Report) draw(d *htmlreport.Data) error {
+func (r *Report) draw(d *htmlreport.Data, draw Draw) error {
 	d.Drawings = map[string][]htmlreport.Drawing{}
-	if r.in.Draw == nil {
-		return nil
-	}
 	run, err := r.run()
 	if err != nil {
 		return err
@@ -144,7 +141,7 @@ func (r *Report) draw(d *htmlreport.Data) error {
 			if x.arms && run.Arm(arm).Void() || x.section == "tasks" && !r.in.attempts() {
 				continue
 			}
-			svg, notes, err := r.in.Draw(run, x.figure, arm)
+			svg, notes, err := draw(run, x.figure, arm)
 			if err != nil {
 				return err
 			}
@@ -278,13 +275,14 @@ func (r *Report) headline(m metric) htmlreport.Table {
 	return out
 }
 
-// plainTable converts a table: words are aligned left, numbers right.
+// plainTable converts a table.
 func plainTable(t table) htmlreport.Table {
 	out := htmlreport.Table{Title: t.title, Head: t.head, Notes: t.notes}
+	cols := t.drawn().Columns
 	for _, row := range t.rows {
 		var cells []htmlreport.Cell
-		for _, s := range row {
-			cells = append(cells, htmlreport.Cell{Text: s, Figure: s != "" && strings.ContainsAny(s[:1], "0123456789-") && !strings.ContainsAny(s, "abcdefghijklmnopqrstuvwxyz")})
+		for j, s := range row {
+			cells = append(cells, htmlreport.Cell{Text: s, Figure: !cols[j].Left})
 		}
 		out.Rows = append(out.Rows, cells)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
+	"testbed/results/metrics"
 	"testbed/results/rundir"
 	"testbed/results/summary"
 	"testbed/topo/units"
@@ -24,7 +25,7 @@ import (
 func cellsOf(t *testing.T, r *Report) (cells map[[2]string]string, texts map[[2]string]string, document map[string]any) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := r.Page(&b); err != nil {
+	if err := r.Page(&b, noFigures); err != nil {
 		t.Fatal(err)
 	}
 	root, err := html.Parse(&b)
@@ -160,7 +161,7 @@ func TestPageHasDrawings(t *testing.T) {
 	in := packetRun()
 	calls := map[string]bool{}
 	bad := errors.New("no ink")
-	in.Draw = func(run *rundir.Run, figure, arm string) (string, []string, error) {
+	draw := func(run *rundir.Run, figure, arm string) (string, []string, error) {
 		if len(run.Coflows) != 20 || len(run.Blocks) != 20 || len(run.Links) == 0 {
 			t.Errorf("%d coflows, %d blocks, %d loads", len(run.Coflows), len(run.Blocks), len(run.Links))
 		}
@@ -178,11 +179,11 @@ func TestPageHasDrawings(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := r.Page(&b); !errors.Is(err, bad) {
+	if err := r.Page(&b, draw); !errors.Is(err, bad) {
 		t.Errorf("error %v, want that of the drawing", err)
 	}
 	bad = nil
-	if err := r.Page(&b); err != nil {
+	if err := r.Page(&b, draw); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"<svg>breakdown</svg>", "<svg>slowest</svg>", "note on bytes"} {
@@ -203,6 +204,30 @@ func TestPageHasDrawings(t *testing.T) {
 	}
 }
 
+// The table of the slowest coflows has their size, and the numbers of their repeats.
+func TestSlowestCoflows(t *testing.T) {
+	in := packetRun()
+	in.Arms[0].Numbers = metrics.Numbers{2, 5}
+	r, err := New(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := r.slowestTable()
+	for j, c := range plainTable(got).Rows[0] { // numbers are aligned right, names left
+		if name := strings.Contains(c.Text, "fair") || strings.Contains(c.Text, ">"); c.Figure == name {
+			t.Errorf("column %s: %q is aligned right: %v", got.head[j], c.Text, c.Figure)
+		}
+	}
+	if head := []string{"arm", "repeat", "coflow", "flows", "size", "CCT", "lone time", "slowdown"}; !slices.Equal(got.head[:8], head) {
+		t.Errorf("columns %q, want %q first", got.head, head)
+	}
+	for k, want := range [][]string{{"fair", "2", "1", "2", "3.00 MB", "1.235 s", "617.3 ms", "2.00×"}, {"fair", "5", "1", "2", "3.00 MB", "1.200 s", "600.0 ms", "2.00×"}} {
+		if !slices.Equal(got.rows[k][:8], want) {
+			t.Errorf("row %q, want %q", got.rows[k], want)
+		}
+	}
+}
+
 // The page, report.md and links.csv state the same loads of links.
 func TestPageStatesTheLoadsOfTheReport(t *testing.T) {
 	r, err := New(packetRun())
@@ -210,7 +235,7 @@ func TestPageStatesTheLoadsOfTheReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	var page, markdown, loads bytes.Buffer
-	if err := errors.Join(r.Page(&page), r.Markdown(&markdown), csvOf(r.links())(&loads)); err != nil {
+	if err := errors.Join(r.Page(&page, noFigures), r.Markdown(&markdown), csvOf(r.links())(&loads)); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&loads).ReadAll()

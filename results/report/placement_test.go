@@ -89,7 +89,7 @@ func TestPlacement(t *testing.T) {
 			t.Errorf("not like for like: %q and %q, want %q", base.Placement.NotLikeForLike, p.NotLikeForLike, why)
 		}
 		var term, md, page, head bytes.Buffer
-		for _, err := range []error{r.Terminal(&term), r.Markdown(&md), r.Page(&page), r.HeadlineCSV(&head)} {
+		for _, err := range []error{r.Terminal(&term), r.Markdown(&md), r.Page(&page, noFigures), r.HeadlineCSV(&head)} {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -50,13 +50,14 @@ type Input struct {
 	Partial *summary.Partial
 	// Looks decided the number of repeats; nil if it was fixed.
 	Looks *metrics.Looks
-	// Draw draws a figure of results/plot as an SVG for the page, for one arm if the figure needs one; "" if there are
-	// no data. Without it the page has no such figures.
-	Draw func(run *rundir.Run, figure, arm string) (svg string, notes []string, err error)
 	// Manifest is the known settings of the run.
 	Manifest []Setting
 	Arms     []Arm // the first is the baseline
 }
+
+// Draw draws a figure of results/plot as an SVG for the page, for one arm if the figure needs one; "" if there are no
+// data. It is plot.OnPage, except in tests of packages that plot imports.
+type Draw func(run *rundir.Run, figure, arm string) (svg string, notes []string, err error)
 
 // Arm is what is compared.
 type Arm struct {
@@ -176,7 +177,7 @@ func (a Arm) completed(m metric) (n, of int) {
 // Write writes all files into dir, which must exist, and returns their names. It writes
 // all of them under temporary names before it replaces the first, so that a failure leaves
 // the files of the previous report. The summary states the rows of each table.
-func (r *Report) Write(dir string) (names []string, err error) {
+func (r *Report) Write(dir string, draw Draw) (names []string, err error) {
 	type file struct {
 		has   bool
 		name  string
@@ -221,7 +222,7 @@ func (r *Report) Write(dir string) (names []string, err error) {
 		}
 		r.Summary.Rows[f.name] = rows.n
 	}
-	for _, f := range []file{{true, summary.SummaryFile, r.JSON}, {true, summary.MarkdownFile, r.Markdown}, {true, summary.PageFile, r.Page}} {
+	for _, f := range []file{{true, summary.SummaryFile, r.JSON}, {true, summary.MarkdownFile, r.Markdown}, {true, summary.PageFile, func(w io.Writer) error { return r.Page(w, draw) }}} {
 		if err := stage(f.name, f.write); err != nil {
 			return nil, err
 		}

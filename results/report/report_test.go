@@ -24,6 +24,7 @@ import (
 	"testbed/results/breakdown"
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/rundir"
 	"testbed/results/summary"
 	tables "testbed/results/table"
 	"testbed/results/verdict"
@@ -66,6 +67,9 @@ func scaled(r flows.Records, share float64) *flows.Records {
 	}
 	return &out
 }
+
+// noFigures draws nothing.
+func noFigures(*rundir.Run, string, string) (string, []string, error) { return "", nil, nil }
 
 func pass() verdict.Verdict {
 	return verdict.Of(verdict.Check{Name: "capture-drops", Level: verdict.Pass, Value: "0", Pass: "0", Void: "> 0"})
@@ -225,7 +229,7 @@ func TestVoidShowsNoFigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	files, err := r.Write(dir)
+	files, err := r.Write(dir, noFigures)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -569,7 +573,7 @@ func TestWriteErrors(t *testing.T) {
 			t.Errorf("%s to a full disk: %v", name, err)
 		}
 	}
-	if _, err := r.Write(filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := r.Write(filepath.Join(t.TempDir(), "none"), noFigures); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
 }
@@ -587,7 +591,7 @@ func TestWriteIsAllOrNothing(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, summary.PageFile), 0o755); err != nil { // written after the first
 		t.Fatal(err)
 	}
-	if _, err := r.Write(dir); err == nil || !strings.Contains(err.Error(), summary.PageFile) {
+	if _, err := r.Write(dir, noFigures); err == nil || !strings.Contains(err.Error(), summary.PageFile) {
 		t.Errorf("a page that is a directory: %v", err)
 	}
 	left, err := os.ReadDir(dir)
@@ -629,7 +633,7 @@ func TestLinkAtAPlaceOfTheReport(t *testing.T) {
 	if err := os.Symlink(target, filepath.Join(dir, summary.PageFile)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Write(dir); err == nil || !strings.Contains(err.Error(), summary.PageFile+": it is a symbolic link") {
+	if _, err := r.Write(dir, noFigures); err == nil || !strings.Contains(err.Error(), summary.PageFile+": it is a symbolic link") {
 		t.Errorf("report over a link: %v", err)
 	}
 	if b, err := os.ReadFile(target); err != nil || string(b) != "precious" {

@@ -68,10 +68,10 @@ func TestReportsStateTheResult(t *testing.T) {
 	}
 	want := r.Summary.Sentence()
 	var terminal, markdown, page bytes.Buffer
-	if err := errors.Join(r.Terminal(&terminal), r.Markdown(&markdown), r.Page(&page)); err != nil {
+	if err := errors.Join(r.Terminal(&terminal), r.Markdown(&markdown), r.Page(&page, noFigures)); err != nil {
 		t.Fatal(err)
 	}
-	at := strings.Index(page.String(), "<p class=\"ran\">"+in.Ran+"</p>\n<p class=\"result\">"+want+"</p>")
+	at := strings.Index(page.String(), "<p class=\"ran\">"+in.Ran+"</p>\n<p class=\"result\">Result: "+want+"</p>")
 	inMarkdown := strings.Index(markdown.String(), "\n"+in.Ran+"\n\n**"+want+"**\n")
 	if at < 0 || at > strings.Index(page.String(), "<nav") || inMarkdown < 0 || inMarkdown > strings.Index(markdown.String(), "##") ||
 		!strings.HasSuffix(strings.Join(strings.Fields(terminal.String()), " "), " Result: "+want) {
@@ -92,5 +92,15 @@ func TestSentenceOfSweep(t *testing.T) {
 		"fifo differs significantly from fair (CCT) at 0 of 3 points; no trial has ended of 1 point; verdicts: 7 pass, 1 degraded, 1 void."
 	if got := s.Sentence(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// Its page has the colours of the pages inside it, and the width of a phone.
+	var page bytes.Buffer
+	if err := sweepPage.Execute(&page, &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`<meta name="viewport"`, "prefers-color-scheme:dark", "background:var(--ground)", "<p>Result: "} {
+		if !strings.Contains(page.String(), part) {
+			t.Errorf("the page has no %s", part)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testbed/results/safefile"
 	"testbed/results/summary"
 	tables "testbed/results/table"
+	"testbed/topo/palette"
 	"testbed/topo/words"
 )
 
@@ -173,10 +174,12 @@ func (s *Sweep) Markdown(w io.Writer) error {
 }
 
 // sweepPage shows the page of one point, which a list chooses.
-var sweepPage = template.Must(template.New("sweep").Parse(`<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><title>{{.Scenario}}</title>
-<style>body{margin:0;display:flex;flex-direction:column;height:100vh;font-family:sans-serif}label{padding:.5em}iframe{flex:1;border:0}</style>
-<label><strong>{{.Sentence}}</strong><br>{{.RunID}}: <select>{{range .Points}}<option value="{{.Dir}}/report.html">{{range $i, $v := .Values}}{{if $i}}, {{end}}{{$v.Key}} {{$v.Value}}{{end}}</option>{{end}}</select></label>
+var sweepPage = template.Must(template.New("sweep").Funcs(template.FuncMap{"palette": func() template.CSS { return template.CSS(palette.CSS()) }}).Parse(`<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Scenario}}</title>
+<style>{{palette}}body{margin:0;display:flex;flex-direction:column;height:100vh;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+p{margin:0;padding:8px 12px 0;font-weight:600;max-height:30vh;overflow:auto}label{padding:8px 12px}iframe{flex:1;border:0}</style>
+<p>Result: {{.Sentence}}</p>
+<label>{{.RunID}}: <select>{{range .Points}}<option value="{{.Dir}}/report.html">{{range $i, $v := .Values}}{{if $i}}, {{end}}{{$v.Key}} {{$v.Value}}{{end}}</option>{{end}}</select></label>
 <iframe title="report of a point" src="{{with index .Points 0}}{{.Dir}}/report.html{{end}}"></iframe>
 <script>document.querySelector("select").onchange = e => document.querySelector("iframe").src = e.target.value</script>
 </html>

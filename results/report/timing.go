@@ -173,7 +173,10 @@ func some(list []string) string {
 
 // slowestTable returns the slowest coflows of each arm.
 func (r *Report) slowestTable() table {
-	t := table{title: "Slowest coflows", head: append(append([]string{"arm", "repeat", "coflow", "CCT", "slowdown", "bottleneck"}, names(breakdown.CoflowCauses())...), "longest queueing at")}
+	head := []string{"arm", "repeat", "coflow", "flows", "size", "CCT", "lone time", "slowdown", "bottleneck"}
+	t := table{title: "Slowest coflows", head: append(append(head, names(breakdown.CoflowCauses())...), "longest queueing at")}
+	t.cols = make([]tables.Column, len(t.head))
+	t.cols[len(head)-1].Left, t.cols[len(t.head)-1].Left = true, true
 	for i := range r.in.Arms {
 		if r.Summary.Arms[i].Void() {
 			continue
@@ -186,14 +189,18 @@ func (r *Report) slowestTable() table {
 		for k, rep := range r.in.Arms[i].Repeats {
 			if rep.Timing != nil {
 				for c := range rep.Timing.Counted() {
-					all = append(all, one{k, c})
+					all = append(all, one{r.in.Arms[i].Numbers.Of(k), c})
 				}
 			}
 		}
 		slices.SortStableFunc(all, func(a, b one) int { return cmp.Compare(b.CCT, a.CCT) })
 		for _, c := range all[:min(len(all), mostCoflows)] {
-			row := []string{r.in.Arms[i].Name, strconv.Itoa(c.repeat), strconv.Itoa(int(c.Coflow.Coflow)), units.Human(c.CCT),
-				slowdown(c.Coflow), cmp.Or(c.Bottleneck, none)}
+			lone, slowdown := none, none
+			if c.Lone > 0 {
+				lone, slowdown = units.Human(c.Lone), fmt.Sprintf("%.2f×", c.Slowdown)
+			}
+			row := []string{r.in.Arms[i].Name, strconv.Itoa(c.repeat), strconv.Itoa(int(c.Coflow.Coflow)), strconv.Itoa(c.Width),
+				units.Short(float64(c.Size), "B"), units.Human(c.CCT), lone, slowdown, cmp.Or(c.Bottleneck, none)}
 			for _, cause := range breakdown.CoflowCauses() {
 				row = append(row, percent(breakdown.Total(c.Shares, cause), c.CCT))
 			}
@@ -208,13 +215,6 @@ func (r *Report) slowestTable() table {
 		}
 	}
 	return t
-}
-
-func slowdown(c breakdown.Coflow) string {
-	if c.Slowdown == 0 {
-		return none
-	}
-	return fmt.Sprintf("%.2f×", c.Slowdown)
 }
 
 // linkTable returns the most utilised links of each arm, over all repeats.
@@ -277,7 +277,7 @@ func timeDefinitions(any bool) []string {
 		return nil
 	}
 	return []string{"Breakdown of CCT: the completion time of a coflow, divided by cause along its slowest flow; the shares add up to it. Bottleneck: the link on that flow's path on which the coflow's own bytes take longest. held: the coflow policy held the coflow back, and none of its bytes over the bottleneck were in flight. setup: the policy had released the coflow, but none of its payload had left yet (overhead of the testbed). serialisation: the coflow's own bytes on the bottleneck. queueing: bytes of other transfers on links of the path. retransmission: a lost segment delayed the flow. host: nothing in flight although the policy held nothing back, or the receiver's window was closed. latency: the rest.",
-		"slowdown: the completion time over the time that the coflow's own bytes need on the link that they load longest.",
+		"lone time: the time that the coflow's own bytes need on the link that they load longest. slowdown: the completion time over it.",
 		"Breakdown of block write time: the critical path, followed back from the last acknowledgement. network: bytes or acknowledgements in flight on a hop. disk: a host has a packet, and the acknowledgement of the later replicas, but has not acknowledged it. host: the rest.",
 		"Traffic: bytes of frames. control: acknowledgements and all other frames without payload of a transfer. Disk imbalance: coefficient of variation of the bytes stored by each host. Makespan: from the first arrival to the last completion. Utilisation: bytes over the bytes that the link rate allows. Cv: coefficient of variation (standard deviation over mean) of the links' utilisation in the same interval."}
 }

@@ -130,7 +130,7 @@ func TestFailedItemsAreNotCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if _, err := rep.Write(dir); err != nil {
+	if _, err := rep.Write(dir, rundirtest.NoFigures); err != nil {
 		t.Fatal(err)
 	}
 	r := open(t, dir) // a run without a manifest can be read
@@ -159,7 +159,7 @@ func TestFailuresAreReadByTheirIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
-		if _, err := rep.Write(dir); err != nil {
+		if _, err := rep.Write(dir, rundirtest.NoFigures); err != nil {
 			t.Fatal(err)
 		}
 		return dir

@@ -1,14 +1,14 @@
 "use strict";
 // The page draws the snapshots of /events. It keeps the last `kept` of them. With ?events=N it ends after N snapshots.
-const kept = 240, shown = 8, width = 400, height = 180, left = 44, bottom = 160;
+const kept = 240, shown = 8, height = 180, left = 58, bottom = 160;
 const root = document.documentElement, most = +new URLSearchParams(location.search).get("events");
-const history = [], colours = new Map();
+const history = [];
 const find = (s, of = document) => of.querySelector(s);
-const short = n => { // 1500 → 1.5K
+const short = (n, unit) => { // 1500 → 1.5 KB
 	const units = ["", "K", "M", "G", "T"];
 	let i = 0;
 	for (; Math.abs(n) >= 1000 && i < units.length - 1; i++) n /= 1000;
-	return (n >= 100 || Number.isInteger(n) ? n.toFixed(0) : n.toPrecision(2)) + units[i];
+	return (n >= 100 || Number.isInteger(n) ? n.toFixed(0) : n.toPrecision(2)) + " " + units[i] + unit;
 };
 const element = (kind, attributes, text) => {
 	const e = kind === "li" || kind === "td" || kind === "tr" ? document.createElement(kind) : document.createElementNS("http://www.w3.org/2000/svg", kind);
@@ -16,10 +16,19 @@ const element = (kind, attributes, text) => {
 	if (text !== undefined) e.textContent = text;
 	return e;
 };
-const colour = link => { // which a link keeps
-	if (!colours.has(link)) colours.set(link, colours.size % shown);
-	return "c" + colours.get(link);
-};
+// paint gives each link that a chart shows a colour of its own there, which it keeps while it is shown: by default that
+// of another chart.
+const colours = { utilisation: new Map(), queue: new Map(), drops: new Map() };
+function paint(chart, links) {
+	const own = colours[chart], free = new Set(Array(shown).keys());
+	for (const [link, k] of own) if (links.includes(link)) free.delete(k); else own.delete(link);
+	for (const link of links.filter(l => !own.has(l))) {
+		const k = Object.values(colours).map(m => m.get(link)).find(k => free.has(k)) ?? [...free][0];
+		own.set(link, k);
+		free.delete(k);
+	}
+	return link => "c" + own.get(link);
+}
 // What each chart draws of a link, and the least upper end of its axis.
 const charts = {
 	utilisation: { value: l => 100 * l.utilisation, least: 100 },
@@ -40,19 +49,19 @@ function draw(figure) {
 	}));
 	const drawn = [...series.values()].filter(x => x.most > 0).sort((a, b) => b.sum - a.sum).slice(0, shown);
 	const top = Math.max(least, ...drawn.map(x => x.most));
+	const colour = paint(figure.dataset.chart, drawn.map(x => x.link)), width = find("svg", figure).clientWidth || 400;
 	const x = i => left + (width - left) * (history.length > 1 ? i / (history.length - 1) : 1), y = v => bottom - (bottom - 10) * v / top;
 	const svg = find("svg", figure), list = find("ul", figure);
 	svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-	svg.setAttribute("preserveAspectRatio", "none");
 	const parts = [0, 0.5, 1].flatMap(share => [
 		element("line", { x1: left, x2: width, y1: y(share * top), y2: y(share * top) }),
-		element("text", { x: left - 5, y: y(share * top) + 4, "text-anchor": "end" }, short(share * top) + unit),
+		element("text", { x: left - 5, y: y(share * top) + 4, "text-anchor": "end" }, short(share * top, unit)),
 	]);
 	const seconds = (Date.parse(history.at(-1).at) - Date.parse(history[0].at)) / 1000;
 	parts.push(element("text", { x: left, y: height - 5 }, `${Math.round(seconds)} s ago`), element("text", { x: width, y: height - 5, "text-anchor": "end" }, "now"));
 	for (const s of drawn) parts.push(element("polyline", { class: colour(s.link), points: s.points.map(([i, v]) => `${x(i).toFixed(1)},${y(v).toFixed(1)}`).join(" ") }));
 	svg.replaceChildren(...parts);
-	list.replaceChildren(...drawn.map(s => element("li", { class: colour(s.link) }, `${s.link} ${short(s.now)}${unit}`)));
+	list.replaceChildren(...drawn.map(s => element("li", { class: colour(s.link) }, `${s.link} ${short(s.now, unit)}`)));
 	if (drawn.length === 0) list.textContent = "none";
 	figure.dataset.drawn = drawn.length;
 }
@@ -68,7 +77,7 @@ function show(s) {
 	const rows = s.links.toSorted((a, b) => b.utilisation - a.utilisation).map(l => {
 		const row = element("tr", l.up ? {} : { class: "down" });
 		const drops = l.dropped_total + (l.dropped > 0 ? ` +${l.dropped}` : "");
-		row.append(...[l.link, short(l.rate_bps) + "bps", `${(100 * l.utilisation).toFixed(1)} %`, short(l.backlog_bytes) + "B", drops].map(v => element("td", {}, v)));
+		row.append(...[l.link, short(l.rate_bps, "bps"), `${(100 * l.utilisation).toFixed(1)} %`, short(l.backlog_bytes, "B"), drops].map(v => element("td", {}, v)));
 		return row;
 	});
 	find("tbody").replaceChildren(...rows);

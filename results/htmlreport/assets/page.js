@@ -7,6 +7,7 @@ window.addEventListener("error", e => problem(e.message));
 const data = JSON.parse(document.getElementById("charts").textContent);
 const checking = new URLSearchParams(location.search).has("check");
 const el = (name, cls, text) => { const e = document.createElement(name); if (cls) e.className = cls; if (text !== undefined) e.textContent = text; return e; };
+const small = "11px system-ui, sans-serif"; // of labels
 const css = name => getComputedStyle(root).getPropertyValue(name).trim();
 
 // Figures formatted as in the tables. Times are microseconds.
@@ -99,7 +100,12 @@ function logSteps(u, i, lo, hi) {
 // All charts over time show the same stretch of it, in one place of the page.
 const clock = { near: data.span[0], far: data.span[1] > data.span[0] ? data.span[1] : data.span[0] + 1, changed: [] };
 clock.lo = clock.near; clock.hi = clock.far;
-const margin = innerWidth < 560 ? 78 : 104; // left of all these charts
+// margin is left of all these charts; the names of links fit.
+const margin = (() => {
+	const pen = el("canvas").getContext("2d");
+	pen.font = small;
+	return Math.ceil(Math.max(innerWidth < 560 ? 78 : 104, ...(data.links ? data.links.names : []).map(name => pen.measureText(name).width + 8)));
+})();
 function setClock(lo, hi) {
 	lo = Math.max(clock.near, Math.min(lo, hi)); hi = Math.min(clock.far, Math.max(lo, hi));
 	if (!(hi - lo > (clock.far - clock.near) * 1e-5)) return;
@@ -241,7 +247,7 @@ function drawBalance(figure) {
 const objects = document.querySelectorAll("#series select.object"), nth = document.querySelector("#series select.nth");
 const shownAs = { B: size, bps: x => { for (const [by, name] of [[1e9, "Gbps"], [1e6, "Mbps"], [1e3, "Kbps"]]) if (x >= by) return trim(x / by) + " " + name; return trim(x) + " bps"; }, us: human, "": trim };
 function drawSeries(figure) {
-	const S = data.series, [kind, id] = figure.dataset.id.split(" "), g = S.groups.find(g => g.id === kind), m = g.metrics.findIndex(m => m.id === id), { unit, scale } = g.metrics[m];
+	const S = data.series, [kind, id] = figure.dataset.id.split(" "), g = S.groups.find(g => g.id === kind), m = g.metrics.findIndex(m => m.id === id), { unit, scale, most } = g.metrics[m];
 	const select = Array.from(objects).find(s => s.dataset.group === kind), arms = Array.from(new Set(g.runs.map(r => r.arm)));
 	const xs = Array.from({ length: S.bins }, (_, k) => k * S.bin_us);
 	let high, low;
@@ -261,7 +267,7 @@ function drawSeries(figure) {
 	const steps = uPlot.paths.stepped({ align: 1 }), line = (arm, width) => ({ label: data.arms[arm].name, stroke: () => colour(arm), width, dash: dash(arm), paths: steps, points: { show: false } });
 	const u = plot(figure, {
 		height: 150, padding: timed.padding, cursor: timed.cursor, hooks: { setSelect: [timed.select], draw: [ceiling, noting(figure)] },
-		scales: { x: timed.scales.x, y: { range: (u, lo, hi) => [0, 1.05 * Math.max(hi || 0, limit(), scale)] } },
+		scales: { x: timed.scales.x, y: { range: (u, lo, hi) => [0, Math.min(most || Infinity, 1.05 * Math.max(hi || 0, limit(), scale))] } },
 		axes: [timeTicks(), axis({ size: margin, space: 26, values: (u, v) => v.map(x => shownAs[unit](x)) })],
 		series: [{}].concat(arms.map(arm => line(arm, 1.5)), arms.map(arm => line(arm, 0))),
 		bands: arms.map((arm, k) => ({ series: [k + 1, arms.length + k + 1], fill: () => colour(arm) + "38" })),
@@ -497,7 +503,7 @@ function drawTimeline(figure) {
 		}
 		dragged(c, z.drag);
 		c.restore();
-		c.fillStyle = css("--soft"); c.textAlign = "right"; c.textBaseline = "middle"; c.font = "11px system-ui, sans-serif";
+		c.fillStyle = css("--soft"); c.textAlign = "right"; c.textBaseline = "middle"; c.font = small;
 		const every = Math.max(1, Math.ceil(13 / row));
 		for (let i = Math.max(0, Math.floor(view.top)); i < Math.min(run.bars.length, view.top + view.rows); i += every) c.fillText(String(run.bars[i].id), left - 6, Y(i) + row / 2);
 		figure.dataset.drawn = String(bars);
@@ -559,7 +565,7 @@ function drawGantt(figure) {
 	const select = figure.querySelector("select.run"), by = figure.querySelector("select.by"), canvas = figure.querySelector("canvas.plot"), out = figure.querySelector("output"), reset = figure.querySelector(".reset");
 	options(select, data.gantt);
 	if (!data.gantt.some(g => g.users.length > 1)) by.querySelector("[value=user]").remove();
-	const left = margin, foot = 22, most = Math.max(...data.gantt.map(g => g.rows.length)), h = Math.max(160, Math.min(900, 12 + most * 12 + foot));
+	const left = margin, foot = 22, most = Math.max(...data.gantt.map(g => g.rows.length)), h = Math.max(160, Math.min(1000, 12 + most * 12 + foot));
 	const kinds = ["map", "reduce"], kept = ["committed", "copied", "killed", "failed"], roles = ["", "has backups", "backup"], places = ["", "node-local", "rack-local", "off-rack"];
 	const [ROW, JOB, STAGE, TASK, NTH, START, PHASE, ENDED, PLACE, INPUT] = [0, 1, 2, 3, 4, 5, 6, 10, 11, 12];
 	const outcome = a => a[ENDED] % kept.length, role = a => Math.floor(a[ENDED] / kept.length);
@@ -637,7 +643,7 @@ function drawGantt(figure) {
 		}
 		dragged(c, z.drag);
 		c.restore();
-		c.fillStyle = css("--soft"); c.textBaseline = "middle"; c.font = "11px system-ui, sans-serif";
+		c.fillStyle = css("--soft"); c.textBaseline = "middle"; c.font = small;
 		let below = -99;
 		for (let i = first; i < last; ) {
 			const [host] = run.rows[i];
@@ -645,7 +651,7 @@ function drawGantt(figure) {
 			while (i + n < last && run.rows[i + n][0] === host) n++;
 			const mid = Y(i) + n * row / 2;
 			if (mid - below >= 12) { c.textAlign = "left"; c.fillText(run.hosts[host], 2, mid); below = mid; }
-			if (row >= 10) { c.textAlign = "right"; for (let k = i; k < i + n; k++) c.fillText((row >= 15 ? kinds[run.rows[k][1]] : kinds[run.rows[k][1]][0]) + " " + run.rows[k][2], left - 5, Y(k) + row / 2); }
+			if (row >= 10) { c.textAlign = "right"; for (let k = i; k < i + n; k++) c.fillText((row >= 15 && left > 100 ? kinds[run.rows[k][1]] : kinds[run.rows[k][1]][0]) + " " + run.rows[k][2], left - 5, Y(k) + row / 2); }
 			i += n;
 		}
 		names(figure, (by.value === "phase" ? data.phases.map((p, k) => [fills[k], p]) : by.value === "user" ? run.users.slice(0, 12).map((u, k) => [k < 8 ? colour(k) : hue(k), u]) : []).concat(run.attempts.some(a => role(a) === 2) ? [["", "backup", "▁"], ["", "committed first", "▲"], ["", "copied", "■"]] : [], [["", "killed", "✕"], ["", "failed", "◆"]]));
@@ -797,7 +803,7 @@ function drawLinks(figure) {
 		if (what.value === "at") { c.strokeStyle = css("--ink"); c.lineWidth = 1.5; c.strokeRect(X(bin), 3, Math.max(1, X(bin + 1) - X(bin)), row * L.names.length + 2); }
 		dragged(c, z.drag);
 		c.restore();
-		c.fillStyle = css("--soft"); c.textAlign = "right"; c.textBaseline = "middle"; c.font = "11px system-ui, sans-serif";
+		c.fillStyle = css("--soft"); c.textAlign = "right"; c.textBaseline = "middle"; c.font = small;
 		const every = Math.max(1, Math.ceil(11 / row));
 		for (let i = 0; i < L.names.length; i += every) c.fillText(L.names[i], left - 6, 4 + (i + .5) * row);
 		const s = scale.getContext("2d");
@@ -956,7 +962,10 @@ function svgOf(figure) {
 function onPaper(figure) {
 	const theme = root.dataset.theme;
 	root.dataset.theme = "light";
-	const copy = plain(figure.querySelector("svg"));
+	const svg = figure.querySelector("svg");
+	svg.classList.add("saved");
+	const copy = plain(svg);
+	svg.classList.remove("saved");
 	if (theme === undefined) delete root.dataset.theme; else root.dataset.theme = theme;
 	return new XMLSerializer().serializeToString(copy);
 }

@@ -108,7 +108,7 @@ func Write(t testing.TB, s Spec) string {
 	must(writeTrials(dir, s, in))
 	r, err := report.New(in)
 	must(err)
-	_, err = r.Write(dir)
+	_, err = r.Write(dir, NoFigures)
 	must(err)
 	if s.Timing {
 		must(writeTiming(dir, s, in, r.Summary.Rows))
@@ -120,6 +120,9 @@ func Write(t testing.TB, s Spec) string {
 	must(m.Save(dir))
 	return dir
 }
+
+// NoFigures draws nothing: the figures of a page (results/plot) are tested with runs of this package.
+func NoFigures(*rundir.Run, string, string) (string, []string, error) { return "", nil, nil }
 
 // Machine is the ID of the machine of trials on packets.
 const Machine = "0123456789ab"
