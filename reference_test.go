@@ -24,6 +24,7 @@ import (
 	"testbed/emu/runner"
 	"testbed/emu/scenario"
 	"testbed/emu/suite"
+	"testbed/policies"
 	"testbed/policies/catalog"
 	"testbed/results/export"
 	"testbed/results/metrics"
@@ -150,7 +151,12 @@ func TestPolicyReference(t *testing.T) {
 			list(part.Params, func(p catalog.Param) []string { return []string{initial(p)} })
 		}
 	}
-	b.WriteString("\n")
+	b.WriteString("\n## Facts\n\nWhat the `Needs` of a policy name; roles are those whose policies outside of the program can name it.\n\n")
+	var facts []entry
+	for _, x := range policies.AllFacts() {
+		facts = append(facts, entry{x.Name, strings.Join(x.Roles, ", "), x.Doc})
+	}
+	b.WriteString(entries(facts) + "\n")
 	generated(t, "docs/reference/policies.md", b.String())
 }
 

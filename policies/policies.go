@@ -20,88 +20,6 @@ import (
 	"testbed/workloads"
 )
 
-// Needs declares what a policy may know, and what it does not read. The engine hides all
-// facts that a policy does not declare, so that it cannot be clairvoyant by accident.
-type Needs struct {
-	// Sizes shows FlowState.Size and Remaining, and the Size, Largest, Remaining and
-	// Bound of coflows and their links. Without it they are 0.
-	Sizes bool
-	// Totals shows Size, Largest and Bound of a coflow: the part of Sizes that stays
-	// constant as bytes arrive. It can be combined with IgnoresProgress.
-	Totals bool
-	// LinkLoad shows the estimates Rx and Tx of HostState and RackState, and
-	// PlacementView.Placements.
-	LinkLoad bool
-	// DiskUse shows HostState.Used and Writing.
-	DiskUse bool
-	// OracleLoad shows Cluster.Load, which no real master knows. It is for upper bounds
-	// (oracles) only.
-	OracleLoad bool
-	// EveryHeartbeat calls a TaskScheduler at every heartbeat, also at those at which nothing
-	// can be launched: to kill attempts, or to remember the time. Without it, only those count
-	// at which the host has a free slot of a kind for which a task is pending.
-	EveryHeartbeat bool
-	// Shuffle shows TaskJob.Shuffle, and OracleRatio its Ratio, which no real master knows: that is for upper
-	// bounds only.
-	Shuffle, OracleRatio bool
-	// TaskProgress shows AttemptState.Progress and StageState.Durations. Without it Progress is 0, and hosts need not
-	// report it.
-	TaskProgress bool
-	// History shows TaskView.History, and Judged and Straggled of SlotState.
-	History bool
-
-	Hints
-}
-
-// Hints select details of coflows that any master may know, but that are expensive to keep
-// up to date. They let a caller, above all a simulator of large traces, skip work.
-type Hints struct {
-	// Flows shows CoflowState.Flows. A policy that decides by coflow and port does
-	// not need it, and its decisions cost less.
-	Flows bool
-	// NewFlows shows CoflowState.Flows only in the first decision that includes the
-	// coflow: enough to choose its pilot flows.
-	NewFlows bool
-	// PilotFlows limits CoflowState.Flows to the unfinished pilot flows, in decisions
-	// where neither Flows nor NewFlows shows any.
-	PilotFlows bool
-	// MostSent shows CoflowState.MostSent. Without it MostSent may be 0, and the caller
-	// saves the search for each coflow's longest flow.
-	MostSent bool
-	// IgnoresProgress declares that a CoflowScheduler reads no field that changes as bytes
-	// arrive: it depends on arrivals and completions only. Sent is then 0, and MostSent and
-	// LinkState.Begun are undefined. A simulation need not update the bytes of all flows
-	// at every event. It excludes Sizes and MostSent.
-	IgnoresProgress bool
-	// IgnoresLinks declares that a CoflowScheduler does not read CoflowState.Links, which are then
-	// undefined.
-	IgnoresLinks bool
-	// Unlimited declares that a CoflowScheduler never limits a flow: in every decision all flows are
-	// free to send, as without a coordinator. A caller need not call it for flows that join a
-	// coflow while it runs.
-	Unlimited bool
-	// AsksPending declares that a TaskScheduler calls TaskView.Pending and does not read StageState.Pending, which is
-	// then undefined. Few of thousands of jobs get a slot in a heartbeat.
-	AsksPending bool
-}
-
-// With returns the needs of two policies together. Progress is ignored only if both ignore it.
-func (n Needs) With(m Needs) Needs {
-	return Needs{
-		Sizes: n.Sizes || m.Sizes, Totals: n.Totals || m.Totals, LinkLoad: n.LinkLoad || m.LinkLoad,
-		DiskUse: n.DiskUse || m.DiskUse, OracleLoad: n.OracleLoad || m.OracleLoad,
-		EveryHeartbeat: n.EveryHeartbeat || m.EveryHeartbeat, TaskProgress: n.TaskProgress || m.TaskProgress,
-		History: n.History || m.History,
-		Shuffle: n.Shuffle || m.Shuffle, OracleRatio: n.OracleRatio || m.OracleRatio,
-		Hints: Hints{
-			Flows: n.Flows || m.Flows, NewFlows: n.NewFlows || m.NewFlows, PilotFlows: n.PilotFlows || m.PilotFlows,
-			MostSent: n.MostSent || m.MostSent, IgnoresProgress: n.IgnoresProgress && m.IgnoresProgress,
-			IgnoresLinks: n.IgnoresLinks && m.IgnoresLinks, Unlimited: n.Unlimited && m.Unlimited,
-			AsksPending: n.AsksPending && m.AsksPending,
-		},
-	}
-}
-
 // NoLimit is the rate cap of a flow that only the network limits.
 const NoLimit = units.MaxRate
 
@@ -151,13 +69,13 @@ type CoflowState struct {
 	Senders   int         // number of sending hosts at arrival
 	Receivers int         // number of receiving hosts at arrival
 	Left      int         // number of unfinished flows
-	Sent      units.Bytes // bytes that the reducers have received, over all flows
+	Sent      units.Bytes // bytes that the reducers have received, over all flows. Needs Progress
 	MostSent  units.Bytes // largest number of bytes sent by one flow, finished or not. Needs MostSent
 	// Queue is the coflow's queue: the value most recently set in Schedule.Queues, 0 at
 	// arrival. Since is the time at which the coflow entered it (at arrival: Arrival).
 	Queue int
 	Since time.Duration
-	// Links are the links on the paths of unfinished flows, by Link.
+	// Links are the links on the paths of unfinished flows, by Link. Needs Links.
 	Links []LinkState
 	// Finished is the number of flows received completely. Median is the lower median of
 	// their sizes, which any policy may know once the flows have ended. A flow that failed
@@ -170,12 +88,12 @@ type CoflowState struct {
 	Pilots, PilotsLeft int
 	PilotSent          units.Bytes
 
-	Size      units.Bytes // total over all flows. Needs Sizes or Totals
-	Largest   units.Bytes // length: the size of the largest flow. Needs Sizes or Totals
+	Size      units.Bytes // total over all flows. Needs Totals
+	Largest   units.Bytes // length: the size of the largest flow. Needs Totals
 	Remaining units.Bytes // total over all flows. Needs Sizes
 	// Bound is the minimum completion time of the coflow alone in the fabric. It is
 	// computed at arrival: the effective bottleneck's bytes divided by that link's
-	// capacity, or by its rate if it is down. Needs Sizes or Totals.
+	// capacity, or by its rate if it is down. Needs Totals.
 	Bound time.Duration
 
 	Flows []FlowState // unfinished flows, by ID. Needs Flows, NewFlows or PilotFlows
@@ -186,7 +104,7 @@ type LinkState struct {
 	Link      topo.LinkID
 	Flows     int         // number of unfinished flows that cross the link
 	Pilots    int         // number of pilot flows among them
-	Begun     bool        // a flow of the coflow on this link, unfinished or ended, has delivered bytes
+	Begun     bool        // a flow of the coflow on this link, unfinished or ended, has delivered bytes. Needs Progress
 	Remaining units.Bytes // remaining bytes of these flows. Needs Sizes
 }
 
@@ -196,7 +114,7 @@ type FlowState struct {
 	Src, Dst  topo.HostID
 	Path      []topo.LinkID
 	Pilot     bool        // the policy chose it as a pilot flow
-	Sent      units.Bytes // bytes received so far
+	Sent      units.Bytes // bytes received so far. Needs Progress
 	Size      units.Bytes // needs Sizes
 	Remaining units.Bytes // needs Sizes; at least 1
 }
@@ -244,7 +162,7 @@ type Placement struct {
 
 // Placer is a placement policy: it chooses the hosts of a block's replicas.
 type Placer interface {
-	Needs() Needs
+	Needs() Facts
 	// Place returns b.Replicas different hosts, none of them Lost, in the order of the
 	// write pipeline. rng is the block's own random source, the same under every policy.
 	// An error gives the reason why the block cannot be placed.

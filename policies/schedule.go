@@ -10,10 +10,20 @@ import (
 // CoflowScheduler describes a coflow scheduling policy: it shares the network among coflows. It has no
 // state: each run has an instance of its own.
 type CoflowScheduler interface {
-	Needs() Needs
+	Needs() Facts
 	Triggers() Triggers
 	// New returns an instance that has seen no View. Instances share no state.
 	New() CoflowInstance
+}
+
+// Unlimited is a CoflowScheduler that may never limit a flow: in every decision all flows are free to send, as without a
+// coordinator. A caller need not call it for flows that join a coflow while it runs.
+type Unlimited interface{ Unlimited() bool }
+
+// IsUnlimited reports whether a policy is Unlimited.
+func IsUnlimited(p CoflowScheduler) bool {
+	u, ok := p.(Unlimited)
+	return ok && u.Unlimited()
 }
 
 // CoflowInstance decides. It may keep what it has seen in fields of its own, so that the same sequence of

@@ -11,13 +11,17 @@ import (
 
 // TaskScheduler describes a task scheduling policy. It has no state: each run has an instance of its own.
 type TaskScheduler interface {
-	Needs() Needs
+	Needs() Facts
 	// Slots returns the limits of a host that has n slots, by jobs.TaskKind. A policy that
 	// changes nothing returns Limits{Running: n, Computing: n}.
 	Slots(n [jobs.TaskKinds]int) Limits
 	// New returns an instance that has seen no View. Instances share no state.
 	New() TaskInstance
 }
+
+// PendingAsker is a TaskScheduler that may call TaskView.Pending and not read StageState.Pending. It is then not computed,
+// which saves time: few of thousands of jobs get a slot in a heartbeat.
+type PendingAsker interface{ AsksPending() bool }
 
 // TaskInstance fills the free slots of hosts that have sent a heartbeat. It may keep what it has seen in fields of its own,
 // so that the same sequence of Views has the same answers. It drops what it keeps of a job that has left TaskView.Jobs.
@@ -84,7 +88,7 @@ type CopyEstimates struct {
 	Wait time.Duration
 }
 
-// History is what the master has observed of tasks since the start of the run. Needs History.
+// History is what the master has observed of tasks since the start of the run. Needs TaskHistory.
 type History struct {
 	// Judged is the number of attempts whose task has ended, and that were compared with the other attempts of their stage
 	// when it ended; Straggled is the number of those of them that progressed at less than half the median rate of
@@ -164,20 +168,20 @@ const Localities = 3
 type TaskView struct {
 	*Cluster
 	Host  topo.HostID // that has sent the heartbeat
-	Slots []SlotState // of all hosts, by HostID
+	Slots []SlotState // by HostID. Needs Slots; without it only that of Host
 	Jobs  []TaskJob   // submitted and unfinished, by submission, ties by ID
 	// Counts are the sums of the stages of each job, parallel to Jobs, so that policies need not read the stages
 	// of thousands of jobs. Users is above all their numbers of users.
 	Counts []TaskCount
 	Users  int
-	// Near, if not nil, returns what Pending does, for a scheduler with Needs.AsksPending.
+	// Near, if not nil, returns what Pending does, for a PendingAsker.
 	Near func(job, stage int) [Localities]int
 	// Profiles is what the ended maps have consumed whose input has a place, by TaskJob.Profile
 	// and for all jobs so far, also those that have ended. Jobs without a profile are left out.
 	Profiles map[string]Consumption
 	// EndedProfiles is the same for the jobs that have completed.
 	EndedProfiles map[string]Consumption
-	// History is what has been observed so far. Needs History; nil without it.
+	// History is what has been observed so far. Needs TaskHistory; nil without it.
 	History *History
 }
 
@@ -194,7 +198,7 @@ type SlotState struct {
 	// launch to commit.
 	Committed     int
 	CommittedTime time.Duration
-	// Judged and Straggled are those of History, of attempts on the host. Need History.
+	// Judged and Straggled are those of History, of attempts on the host. Need TaskHistory.
 	Judged, Straggled int
 	Lost              bool // the master considers the host down
 }
@@ -231,7 +235,7 @@ type TaskJob struct {
 	Submit   time.Duration
 	Input    units.Bytes // of all blocks that its tasks read
 	Stages   []StageState
-	Running  []AttemptState // by launch, ties by ID
+	Running  []AttemptState // by launch, ties by ID. Needs Attempts
 	// Shuffle is where the data of the job is. Needs Shuffle.
 	Shuffle *ShuffleState
 }
@@ -363,7 +367,7 @@ type AttemptState struct {
 	Locality Locality
 	Start    time.Duration
 	Phase    Phase
-	// Progress is how far the attempt is, from 0 to 1, by its host's newest heartbeat (Needs.TaskProgress).
+	// Progress is how far the attempt is, from 0 to 1, by its host's newest heartbeat. Needs TaskProgress.
 	// Of a task that reads a block it is the share of the input that is consumed. Of a task that
 	// fetches, copying, sorting and reducing are a third each, by the bytes that have arrived and the
 	// computing that is done (Hadoop). Progress starts again if the attempt reads from another replica.

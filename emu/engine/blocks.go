@@ -217,7 +217,7 @@ func (x *blocks) placeBlock(r request) error {
 	b := rest[0]
 	needs := x.cfg.Placement.Needs()
 	v := policies.PlacementView{Cluster: x.cluster(needs), LargestBlock: x.largest, Scratch: x.scratch}
-	if needs.LinkLoad {
+	if needs.Has(policies.LinkLoad) {
 		v.Placements = x.recentPlacements()
 	}
 	targets, err := x.cfg.Placement.Place(&v, b, workloads.Stream(x.cfg.Seed, "placement", int(b.ID)))

@@ -12,16 +12,13 @@ import (
 // host that changes is updated (hostChanged).
 type cluster struct {
 	policies.Cluster
-	facts   facts
+	facts   policies.Facts
 	current bool // except for Hosts, updated in this step
 }
 
-// facts are the needs on which a Cluster depends.
-type facts struct{ linkLoad, diskUse, oracleLoad bool }
-
 // cluster returns the Cluster for a policy with the given needs. Its memory is reused.
-func (c *core) cluster(needs policies.Needs) *policies.Cluster {
-	known := facts{needs.LinkLoad, needs.DiskUse, needs.OracleLoad}
+func (c *core) cluster(needs policies.Facts) *policies.Cluster {
+	known := needs & (policies.LinkLoad | policies.DiskUse | policies.OracleLoad)
 	at := slices.IndexFunc(c.clusters, func(shown *cluster) bool { return shown.facts == known })
 	if at < 0 {
 		at = len(c.clusters)
@@ -41,27 +38,27 @@ func (c *core) cluster(needs policies.Needs) *policies.Cluster {
 	}
 	for _, r := range c.racks {
 		var s policies.RackState
-		if known.linkLoad {
+		if known.Has(policies.LinkLoad) {
 			s.LastReport, s.NextReport = r.lastReport, r.nextReport
 			s.Rx, s.Tx = units.Rate(r.rx), units.Rate(r.tx)
 			s.Received, s.Sent = r.rxSeen, r.txSeen
 		}
 		shown.Racks = append(shown.Racks, s)
 	}
-	if known.oracleLoad {
+	if known.Has(policies.OracleLoad) {
 		shown.Load = c.load
 	}
 	return &shown.Cluster
 }
 
 // hostState returns the state of a host for policies that may know the given facts.
-func (c *core) hostState(id topo.HostID, known facts) policies.HostState {
+func (c *core) hostState(id topo.HostID, known policies.Facts) policies.HostState {
 	h := &c.hosts[id]
 	s := policies.HostState{LastReport: h.lastReport, NextReport: h.nextReport, Disk: c.cfg.DiskSize, Lost: h.lost}
-	if known.linkLoad {
+	if known.Has(policies.LinkLoad) {
 		s.Rx, s.Tx = units.Rate(h.rx), units.Rate(h.tx)
 	}
-	if known.diskUse {
+	if known.Has(policies.DiskUse) {
 		if s.Writing, s.Used = h.load, h.used; h.load < 0 {
 			s.Writing = h.writing
 		}

@@ -56,7 +56,7 @@ func TestClusterIsCurrent(t *testing.T) {
 	place := func(v *policies.PlacementView, b workloads.Block, _ *rand.Rand) ([]topo.HostID, error) {
 		calls++
 		for h, shown := range v.Hosts {
-			if want := e.hostState(topo.HostID(h), facts{linkLoad: true, diskUse: true}); shown != want {
+			if want := e.hostState(topo.HostID(h), policies.LinkLoad|policies.DiskUse); shown != want {
 				t.Errorf("call %d at %v: host %d is %+v, want %+v", calls, v.Now, h, shown, want)
 			}
 		}
@@ -68,7 +68,7 @@ func TestClusterIsCurrent(t *testing.T) {
 	step(t, e, time.Second, writerOf(block(1, 0, 2), block(2, 0, 2)), writerOf(block(3, 1, 2)),
 		Heartbeat{Host: 3, Rx: 1e6, Disk: &DiskReport{Used: 5000}}, writerOf(block(4, 2, 2)), BlockDurable{1}, writerOf(block(5, 0, 2)))
 	step(t, e, 2*time.Second, BlockFailed{Block: 2, Why: "disk full"}, writerOf(block(6, 1, 2)), HostBack{Host: 2, DiskLost: true}, writerOf(block(7, 1, 2)))
-	if got := e.cluster(policies.Needs{LinkLoad: true}).Hosts[3].Rx; calls != 7 || got == 0 {
+	if got := e.cluster(policies.LinkLoad).Hosts[3].Rx; calls != 7 || got == 0 {
 		t.Errorf("%d calls, load of host 3 %v", calls, got)
 	}
 }

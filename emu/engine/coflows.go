@@ -117,7 +117,7 @@ func (x *coflows) arrived(c workloads.Coflow, from origin) error {
 
 // unlimited reports whether flows start at once and have no rate caps.
 func (x *coflows) unlimited() bool {
-	return x.cfg.Control.Latency == 0 && x.coflowNeeds().Unlimited
+	return x.cfg.Control.Latency == 0 && policies.IsUnlimited(x.cfg.Coflow) && (x.cfg.Fork == nil || x.cfg.Fork.Unlimited)
 }
 
 func (x *coflows) newCoflow(id workloads.CoflowID) *coflow {

@@ -169,32 +169,28 @@ func (e *Engine) view() *policies.CoflowView {
 	return &c.view
 }
 
-// IgnoresProgress reports that no policy uses the progress of flows before they end
-// (policies.Hints.IgnoresProgress, policies.Needs.TaskProgress). A backend then need not report it (TransferProgressed).
-func (e *Engine) IgnoresProgress() bool {
-	return e.coflowNeeds().IgnoresProgress && !e.tasks.shows
-}
-
 // state returns the state of a coflow for the coflow policy.
 func (e *Engine) state(c *coflow) policies.CoflowState {
 	needs := e.control.Needs
-	knows := needs.Sizes
-	ignored := needs.IgnoresProgress
+	sizes, progress := needs.Has(policies.Sizes), needs.Has(policies.Progress)
 	s := c.State
 	s.Left, s.Finished = len(c.flows), len(c.finished)
-	if !needs.IgnoresLinks {
-		s.Links = c.demand.Links(knows)
+	if needs.Has(policies.Links) {
+		s.Links = c.demand.Links(needs)
 	}
 	if n := len(c.finished); n > 0 {
 		s.Median = c.finished[(n-1)/2]
 	}
-	if ignored {
-		s.Sent, s.MostSent = 0, 0
+	if !progress {
+		s.Sent = 0
 	}
-	if !knows {
+	if !needs.Has(policies.MostSent) {
+		s.MostSent = 0
+	}
+	if !sizes {
 		s.Remaining = 0
 	}
-	if !knows && !needs.Totals {
+	if !needs.Has(policies.Totals) {
 		s.Size, s.Largest, s.Bound = 0, 0, 0
 	}
 	all, pilots := e.control.Shows(&c.Coflow)
@@ -207,10 +203,10 @@ func (e *Engine) state(c *coflow) policies.CoflowState {
 			continue
 		}
 		fs := policies.FlowState{ID: f.ID, Src: f.Src, Dst: f.Dst, Path: f.path, Pilot: f.pilot, Sent: f.sent}
-		if knows {
+		if sizes {
 			fs.Size, fs.Remaining = f.Size, f.remaining()
 		}
-		if ignored {
+		if !progress {
 			fs.Sent = 0
 		}
 		e.control.flows = append(e.control.flows, fs)
@@ -254,7 +250,7 @@ func (e *Engine) decide() error {
 // accept applies the parts of a schedule other than its steps.
 func (e *Engine) accept(v *policies.CoflowView, s *policies.Schedule) error {
 	c := &e.control
-	if err := coordinator.Check(v, s, c.Needs); err != nil {
+	if err := c.Check(v, s); err != nil {
 		return err
 	}
 	for _, id := range s.Pilots {

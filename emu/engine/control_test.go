@@ -24,12 +24,12 @@ const ms = time.Millisecond
 // recorder is a policy with rule Free that records the times of its calls.
 type recorder struct {
 	triggers policies.Triggers
-	needs    policies.Needs
+	needs    policies.Facts
 	say      func(*policies.CoflowView, *policies.Schedule)
 	asked    []time.Duration
 }
 
-func (r *recorder) Needs() policies.Needs        { return r.needs }
+func (r *recorder) Needs() policies.Facts        { return r.needs }
 func (r *recorder) New() policies.CoflowInstance { return r }
 func (r *recorder) Triggers() policies.Triggers  { return r.triggers }
 func (r *recorder) Decide(v *policies.CoflowView, s *policies.Schedule) {
@@ -85,40 +85,40 @@ func TestWhen(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		triggers policies.Triggers
-		needs    policies.Needs
+		needs    policies.Facts
 		say      func(*policies.CoflowView, *policies.Schedule)
 		steps    []happens
 		want     []int // ms
 	}{
-		{"arrivals and ends of coflows", policies.Triggers{Coflows: true}, policies.Needs{}, nil, []happens{
+		{"arrivals and ends of coflows", policies.Triggers{Coflows: true}, visible, nil, []happens{
 			{1, []Event{arrive}, -1}, {2, []Event{TransferFinished{0}}, -1}, {3, []Event{coflowOf(2, fl(7, 0, 1))}, -1}, {4, []Event{TransferFinished{7}}, -1},
 			{5, []Event{Heartbeat{Host: 1}}, -1}, {6, []Event{TransferProgressed{Flows: []workloads.FlowID{1}, Received: []units.Bytes{10}}}, -1}, {7, []Event{TransferFinished{1}, TransferFinished{2}}, -1}}, []int{1, 3, 4}}, // at 7 the last coflow ends,
-		{"ends of flows", policies.Triggers{Coflows: true, Flows: true}, policies.Needs{}, nil, []happens{
+		{"ends of flows", policies.Triggers{Coflows: true, Flows: true}, visible, nil, []happens{
 			{1, []Event{arrive}, -1}, {2, []Event{TransferFinished{0}}, -1}, {3, []Event{Heartbeat{Host: 1}}, -1}, {4, []Event{TransferFinished{1}, TransferFinished{2}}, -1}}, []int{1, 2}},
-		{"pilots", policies.Triggers{Coflows: true, Pilots: true}, policies.Needs{Hints: policies.Hints{NewFlows: true}}, pilots, []happens{
+		{"pilots", policies.Triggers{Coflows: true, Pilots: true}, visible | policies.NewFlows, pilots, []happens{
 			{1, []Event{arrive}, -1}, {2, []Event{TransferFinished{0}}, -1}, {3, []Event{TransferFinished{1}}, -1}}, []int{1, 3}},
-		{"links, routes and hosts", policies.Triggers{Coflows: true}, policies.Needs{}, nil, []happens{
+		{"links, routes and hosts", policies.Triggers{Coflows: true}, visible, nil, []happens{
 			{1, []Event{arrive}, -1}, {2, []Event{LinkChanged{up, 5 * units.Mbps}}, -1}, {3, []Event{PathChanged{0, 0}}, -1}, {4, []Event{HostLost{3}}, -1}, {5, []Event{TransferFinished{0}}, -1}}, []int{1, 2, 3, 4}},
-		{"intervals", every, policies.Needs{}, nil, []happens{
+		{"intervals", every, visible, nil, []happens{
 			{1, []Event{arrive}, 8}, {8, nil, 16}, {16, nil, 24}, {20, []Event{TransferFinished{0}}, 24}, {24, nil, 32}, {33, nil, 40}, {35, []Event{LinkChanged{up, 0}}, 40}, {40, nil, 48}}, []int{8, 16, 24, 33, 35, 40}},
-		{"an arrival at a multiple", every, policies.Needs{}, nil, []happens{{8, []Event{arrive}, 16}, {16, []Event{coflowOf(2, fl(7, 0, 1))}, 24}}, []int{8, 16}},
-		{"intervals alone", policies.Triggers{Every: 8 * ms}, policies.Needs{}, nil, []happens{{1, []Event{arrive}, 8}, {8, nil, 16}}, []int{8}},
-		{"nothing to watch", every, policies.Needs{}, func(v *policies.CoflowView, s *policies.Schedule) { s.Watch = make([]int64, len(v.Coflows)) }, []happens{
+		{"an arrival at a multiple", every, visible, nil, []happens{{8, []Event{arrive}, 16}, {16, []Event{coflowOf(2, fl(7, 0, 1))}, 24}}, []int{8, 16}},
+		{"intervals alone", policies.Triggers{Every: 8 * ms}, visible, nil, []happens{{1, []Event{arrive}, 8}, {8, nil, 16}}, []int{8}},
+		{"nothing to watch", every, visible, func(v *policies.CoflowView, s *policies.Schedule) { s.Watch = make([]int64, len(v.Coflows)) }, []happens{
 			{1, []Event{arrive}, 8}, {8, nil, -1}, {17, []Event{TransferFinished{0}}, -1}, {20, []Event{coflowOf(2, fl(7, 0, 1))}, 24}, {24, nil, -1}}, []int{8, 24}},
 		// Three flows at 1 byte per ms pass 60 bytes after 20 ms at the earliest: at 28 from 8.
-		{"watched", every, policies.Needs{Hints: policies.Hints{Flows: true}}, watch(60), []happens{
+		{"watched", every, visible | policies.Flows, watch(60), []happens{
 			{1, []Event{arrive}, 8}, {8, nil, 32}, {32, []Event{moved(20, 20, 20)}, 40}, {40, []Event{moved(20, 20, 21)}, 48}}, []int{8, 40}},
 		// WatchMost is not supported here: the policy is called at every multiple.
-		{"longest flow watched", every, policies.Needs{Hints: policies.Hints{Flows: true}}, func(v *policies.CoflowView, s *policies.Schedule) {
+		{"longest flow watched", every, visible | policies.Flows, func(v *policies.CoflowView, s *policies.Schedule) {
 			watch(60)(v, s)
 			s.WatchMost = make([]int64, len(v.Coflows))
 		}, []happens{{1, []Event{arrive}, 8}, {8, nil, 16}, {16, nil, 24}}, []int{8, 16}},
 		// Past the threshold, the policy is called at every multiple, and not between them.
-		{"passed", every, policies.Needs{Hints: policies.Hints{Flows: true}}, watch(60), []happens{
+		{"passed", every, visible | policies.Flows, watch(60), []happens{
 			{1, []Event{arrive}, 8}, {8, nil, 32}, {30, []Event{moved(30, 30, 30), TransferFinished{0}}, 32}, {32, nil, 40}, {39, []Event{Heartbeat{Host: 1}}, 40}, {40, nil, 48}}, []int{8, 32, 40}},
-		{"wake", policies.Triggers{Coflows: true}, policies.Needs{}, func(v *policies.CoflowView, s *policies.Schedule) { s.Wake = 10 * ms }, []happens{
+		{"wake", policies.Triggers{Coflows: true}, visible, func(v *policies.CoflowView, s *policies.Schedule) { s.Wake = 10 * ms }, []happens{
 			{1, []Event{arrive}, 10}, {5, []Event{Heartbeat{Host: 1}}, 10}, {10, nil, -1}, {11, []Event{coflowOf(2, fl(7, 0, 1))}, -1}}, []int{1, 10, 11}},
-		{"wake at a multiple", every, policies.Needs{}, func(v *policies.CoflowView, s *policies.Schedule) {
+		{"wake at a multiple", every, visible, func(v *policies.CoflowView, s *policies.Schedule) {
 			s.Wake, s.Watch = 10*ms, make([]int64, len(v.Coflows))
 		}, []happens{{1, []Event{arrive}, 8}, {8, nil, 16}, {16, nil, -1}}, []int{8, 16}},
 	} {
@@ -167,15 +167,15 @@ func TestNewRejectsPoliciesThatAreNeverCalled(t *testing.T) {
 	}
 }
 
-// If the coflow policy ignores progress, no policy sees bytes sent, whether or not the engine
+// If the coflow policy does not name Progress, no policy sees bytes sent, whether or not the engine
 // received progress events.
 func TestBlind(t *testing.T) {
 	for _, tt := range []struct {
-		needs policies.Needs
+		needs policies.Facts
 		want  []units.Bytes // total bytes sent, bytes sent by the unfinished flow
 	}{
-		{policies.Needs{Hints: policies.Hints{Flows: true}}, []units.Bytes{140, 40}},
-		{policies.Needs{Hints: policies.Hints{Flows: true, IgnoresProgress: true}}, []units.Bytes{0, 0}},
+		{visible | policies.Flows, []units.Bytes{140, 40}},
+		{policies.Flows | policies.Links, []units.Bytes{0, 0}},
 	} {
 		var got []units.Bytes
 		p := scheduler{needs: tt.needs, triggers: policies.Triggers{Coflows: true, Flows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
@@ -188,40 +188,30 @@ func TestBlind(t *testing.T) {
 		if d := cmp.Diff(tt.want, got); d != "" {
 			t.Errorf("needs %+v (-want +got):\n%s", tt.needs, d)
 		}
-		if want := tt.needs.IgnoresProgress; e.IgnoresProgress() != want {
-			t.Errorf("needs %+v: blind %v", tt.needs, e.IgnoresProgress())
-		}
-	}
-	for _, needs := range []policies.Needs{{Sizes: true}, {Hints: policies.Hints{MostSent: true}}} {
-		needs.IgnoresProgress = true
-		if _, err := New(testConfig(t, scheduler{needs: needs, triggers: policies.Triggers{Coflows: true}, f: free}, nil)); err == nil || !strings.Contains(err.Error(), "IgnoresProgress") {
-			t.Errorf("blind, with %+v: %v", needs, err)
-		}
 	}
 	for _, bytes := range []int64{0, 5} {
-		watch := scheduler{needs: policies.Needs{Hints: policies.Hints{IgnoresProgress: true}}, triggers: policies.Triggers{Coflows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
+		watch := scheduler{needs: policies.Links, triggers: policies.Triggers{Coflows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			free(v, s)
 			s.Watch = append(s.Watch, bytes)
 		}}
 		_, err := newEngine(t, testConfig(t, watch, nil)).Step(1, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}))
-		if bytes == 0 && err != nil || bytes > 0 && (err == nil || !strings.Contains(err.Error(), "IgnoresProgress")) {
+		if bytes == 0 && err != nil || bytes > 0 && (err == nil || !strings.Contains(err.Error(), "needs Progress")) {
 			t.Errorf("blind, and watches %d bytes: %v", bytes, err)
 		}
 	}
 }
 
-// A policy that ignores links is shown none.
-func TestIgnoresLinks(t *testing.T) {
-	for _, ignores := range []bool{false, true} {
+// A policy that does not name Links is shown none.
+func TestHidesLinks(t *testing.T) {
+	for _, needs := range []policies.Facts{0, policies.Links} {
 		links := -1
-		needs := policies.Needs{Hints: policies.Hints{IgnoresLinks: ignores}}
 		p := scheduler{needs: needs, triggers: policies.Triggers{Coflows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			links = len(v.Coflows[0].Links)
 			free(v, s)
 		}}
 		step(t, newEngine(t, testConfig(t, p, nil)), 1, coflowOf(1, workloads.Flow{ID: 0, Src: 0, Dst: 2, Size: 100}))
-		if (links == 0) != ignores || links < 0 {
-			t.Errorf("ignores links %v: %d links", ignores, links)
+		if (links == 0) != (needs == 0) || links < 0 {
+			t.Errorf("needs %v: %d links", needs, links)
 		}
 	}
 }
@@ -230,7 +220,7 @@ func TestIgnoresLinks(t *testing.T) {
 func TestWhatThePolicyKeeps(t *testing.T) {
 	var seen []policies.CoflowState
 	var flows [][]workloads.FlowID
-	p := scheduler{needs: policies.Needs{Hints: policies.Hints{NewFlows: true, PilotFlows: true}}, triggers: policies.Triggers{Coflows: true, Flows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
+	p := scheduler{needs: visible | policies.MostSent | policies.NewFlows | policies.PilotFlows, triggers: policies.Triggers{Coflows: true, Flows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 		c := v.Coflows[0]
 		flows = append(flows, nil)
 		for _, f := range c.Flows {
@@ -401,7 +391,7 @@ func TestViewFollowsFromFlows(t *testing.T) {
 		coflows := map[workloads.CoflowID][]workloads.Flow{}
 		pilot := map[workloads.FlowID]bool{}
 		checked := 0
-		p := scheduler{needs: policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}}, triggers: policies.Triggers{Coflows: true, Flows: true}}
+		p := scheduler{needs: policies.Sizes | policies.MostSent | policies.Flows | policies.Links, triggers: policies.Triggers{Coflows: true, Flows: true}}
 		p.f = func(v *policies.CoflowView, s *policies.Schedule) {
 			for _, c := range v.Coflows {
 				checked++
@@ -570,7 +560,7 @@ func (b *slowly) Await(ctx context.Context, wake time.Duration) (time.Duration, 
 }
 
 // demoting is a small Aalo with two queues by bytes sent.
-var demoting = scheduler{triggers: policies.Triggers{Coflows: true, Flows: true, Every: 8 * ms}, f: func(v *policies.CoflowView, s *policies.Schedule) {
+var demoting = scheduler{needs: visible, triggers: policies.Triggers{Coflows: true, Flows: true, Every: 8 * ms}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 	const threshold = 3000
 	for q := range 2 {
 		for i, c := range v.Coflows {

@@ -21,12 +21,17 @@ import (
 
 // scheduler is a coflow policy that calls a function.
 type scheduler struct {
-	needs    policies.Needs
-	triggers policies.Triggers
-	f        func(*policies.CoflowView, *policies.Schedule)
+	unlimited bool
+	needs     policies.Facts
+	triggers  policies.Triggers
+	f         func(*policies.CoflowView, *policies.Schedule)
 }
 
-func (s scheduler) Needs() policies.Needs                                 { return s.needs }
+// visible is what policies of these tests see, unless they test what is hidden.
+const visible = policies.Progress | policies.Links
+
+func (s scheduler) Unlimited() bool                                       { return s.unlimited }
+func (s scheduler) Needs() policies.Facts                                 { return s.needs }
 func (s scheduler) New() policies.CoflowInstance                          { return s }
 func (s scheduler) Triggers() policies.Triggers                           { return s.triggers }
 func (s scheduler) Decide(v *policies.CoflowView, out *policies.Schedule) { s.f(v, out) }
@@ -39,7 +44,7 @@ func always(f func(*policies.CoflowView, *policies.Schedule)) scheduler {
 // placeFunc is a placement policy that calls a function.
 type placeFunc func(*policies.PlacementView, workloads.Block, *rand.Rand) ([]topo.HostID, error)
 
-func (placeFunc) Needs() policies.Needs { return policies.Needs{LinkLoad: true, DiskUse: true} }
+func (placeFunc) Needs() policies.Facts { return policies.LinkLoad | policies.DiskUse }
 func (f placeFunc) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 	return f(v, b, rng)
 }
@@ -131,12 +136,15 @@ func TestSteps(t *testing.T) {
 }
 
 func TestHidesWhatAPolicyDidNotAskFor(t *testing.T) {
-	for _, needs := range []policies.Needs{{}, {Sizes: true}, {Totals: true}, {Hints: policies.Hints{Flows: true}}, {Hints: policies.Hints{NewFlows: true}}, {Sizes: true, Hints: policies.Hints{NewFlows: true}}, {Sizes: true, LinkLoad: true, Hints: policies.Hints{Flows: true}}} {
+	for _, needs := range []policies.Facts{
+		visible, visible | policies.Sizes, visible | policies.Totals, visible | policies.Flows, visible | policies.NewFlows,
+		visible | policies.Sizes | policies.NewFlows, visible | policies.Sizes | policies.LinkLoad | policies.Flows,
+	} {
 		decisions := 0
 		look := func(v *policies.CoflowView, s *policies.Schedule) {
 			decisions++
-			knows, shows := needs.Sizes, needs.Flows || needs.NewFlows && decisions == 1
-			c, totals := v.Coflows[0], (needs.Sizes || needs.Totals)
+			knows, shows := needs.Has(policies.Sizes), needs.Has(policies.Flows) || needs.Has(policies.NewFlows) && decisions == 1
+			c, totals := v.Coflows[0], needs.Has(policies.Totals)
 			if (c.Size == 130) != totals || (c.Largest == 100) != totals || (c.Remaining > 0) != knows || (c.Bound > 0) != totals || (c.Links[0].Remaining > 0) != knows {
 				t.Errorf("needs %+v, decision %d: coflow %+v", needs, decisions, c)
 			}
@@ -148,7 +156,7 @@ func TestHidesWhatAPolicyDidNotAskFor(t *testing.T) {
 					t.Errorf("needs %+v, decision %d: flow %+v", needs, decisions, f)
 				}
 			}
-			if (v.Hosts[2].Rx > 0) != (needs.LinkLoad && decisions > 1) {
+			if (v.Hosts[2].Rx > 0) != (needs.Has(policies.LinkLoad) && decisions > 1) {
 				t.Errorf("needs %+v, decision %d: host %+v", needs, decisions, v.Hosts[2])
 			}
 			free(v, s)

@@ -50,7 +50,7 @@ func TestLinkAndPathChanges(t *testing.T) {
 	}
 	var views []view
 	c := Config{Fabric: f, Heartbeat: time.Second, Alpha: 0.2, Stuck: time.Second,
-		Coflow: scheduler{needs: policies.Needs{Hints: policies.Hints{Flows: true}}, triggers: policies.Triggers{Coflows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
+		Coflow: scheduler{needs: visible | policies.Flows, triggers: policies.Triggers{Coflows: true}, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			views = append(views, view{slices.Clone(v.Capacity), slices.Clone(v.Coflows[0].Flows[0].Path)})
 			free(v, s)
 		}}}

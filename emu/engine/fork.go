@@ -13,7 +13,9 @@ type Fork struct {
 	At time.Duration // after the start
 	// Needs are those of all policies that may be it. They are met from the start, so that what happens before the
 	// fork does not depend on which one it is.
-	Needs policies.Needs
+	Needs policies.Facts
+	// Unlimited states that none of them limits a flow (policies.Unlimited).
+	Unlimited bool
 	// Policy returns the policy, or nil to go on with Config.Coflow. It is called once, at the fork.
 	Policy func() (policies.CoflowScheduler, error)
 }
@@ -59,13 +61,4 @@ func (e *Engine) fork() error {
 	}
 	c.urgent = true
 	return nil
-}
-
-// coflowNeeds returns what the coflow policies of the run need.
-func (c *core) coflowNeeds() policies.Needs {
-	needs := c.cfg.Coflow.Needs()
-	if c.cfg.Fork != nil {
-		needs = needs.With(c.cfg.Fork.Needs)
-	}
-	return needs
 }

@@ -75,7 +75,7 @@ type RackReport struct {
 }
 
 // LinkLoads reports the current load of each link, by LinkID, as payload in bits per second,
-// like capacities. Backends send it if a policy needs it (policies.Needs.OracleLoad), before the
+// like capacities. Backends send it if a policy needs it (policies.OracleLoad), before the
 // events of the same time. Rates must not be modified.
 type LinkLoads struct{ Rates []units.Rate }
 

@@ -52,13 +52,16 @@ type rack struct {
 }
 
 // Needs returns the declared knowledge of all policies.
-func (e *Engine) Needs() policies.Needs {
-	needs := e.coflowNeeds()
+func (e *Engine) Needs() policies.Facts {
+	needs := e.cfg.Coflow.Needs()
+	if e.cfg.Fork != nil {
+		needs |= e.cfg.Fork.Needs
+	}
 	if e.cfg.Placement != nil {
-		needs = needs.With(e.cfg.Placement.Needs())
+		needs |= e.cfg.Placement.Needs()
 	}
 	if e.cfg.Tasks != nil {
-		needs = needs.With(e.cfg.Tasks.Scheduler.Needs())
+		needs |= e.cfg.Tasks.Scheduler.Needs()
 	}
 	return needs
 }

@@ -142,7 +142,7 @@ func TestDiskUseIsCountedOnce(t *testing.T) {
 				}
 			}
 			for h := range topo.HostID(hosts) {
-				got := e.cluster(policies.Needs{DiskUse: true}).Hosts[h]
+				got := e.cluster(policies.DiskUse).Hosts[h]
 				if !drops && got.Used != allocated[h] {
 					rt.Fatalf("at %d host %d has %d bytes for the master, and was given %d", now, h, got.Used, allocated[h])
 				}
@@ -190,21 +190,21 @@ func TestDiskUseIsCountedOnce(t *testing.T) {
 func TestRacksAndLoads(t *testing.T) {
 	e := newEngine(t, testConfig(t, always(none), nil))
 	links := len(e.cfg.Capacity)
-	if v := e.cluster(policies.Needs{LinkLoad: true, OracleLoad: true}); len(v.Load) != links || slices.Max(v.Load) != 0 || len(v.Racks) != 2 {
+	if v := e.cluster(policies.LinkLoad | policies.OracleLoad); len(v.Load) != links || slices.Max(v.Load) != 0 || len(v.Racks) != 2 {
 		t.Errorf("before any report: %v, %v", v.Load, v.Racks)
 	}
 	rates := slices.Repeat([]units.Rate{7}, links)
 	step(t, e, time.Second, RackReport{Rack: 1, Rx: 100, Tx: 50}, LinkLoads{rates})
 	step(t, e, 2*time.Second, RackReport{Rack: 1, Rx: 200, Tx: 50})
-	none := *e.cluster(policies.Needs{Sizes: true, Totals: true, DiskUse: true})
+	none := *e.cluster(policies.Sizes | policies.Totals | policies.DiskUse)
 	if d := cmp.Diff([]policies.RackState{{}, {}}, none.Racks); d != "" || none.Load != nil {
 		t.Errorf("seen without need: %v, %s", none.Load, d)
 	}
-	load := *e.cluster(policies.Needs{LinkLoad: true})
+	load := *e.cluster(policies.LinkLoad)
 	if d := cmp.Diff([]policies.RackState{{LastReport: -1, NextReport: time.Second}, {LastReport: 2 * time.Second, NextReport: 3 * time.Second, Rx: 8 * 36, Tx: 8 * 8, Received: 200, Sent: 50}}, load.Racks); d != "" || load.Load != nil {
 		t.Errorf("with LinkLoad: %v, (-want +got):\n%s", load.Load, d)
 	}
-	truth := *e.cluster(policies.Needs{OracleLoad: true})
+	truth := *e.cluster(policies.OracleLoad)
 	if d := cmp.Diff(rates, truth.Load); d != "" || truth.Racks[1].Rx != 0 {
 		t.Errorf("with OracleLoad: %v, (-want +got):\n%s", truth.Racks, d)
 	}

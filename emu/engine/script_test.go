@@ -179,7 +179,7 @@ func (s *script) steps(steps []string, join bool) (out string) {
 			}
 		}
 		s.seen = nil
-		for _, facts := range []policies.Needs{{}, {LinkLoad: true, DiskUse: true}} {
+		for _, facts := range []policies.Facts{0, policies.LinkLoad | policies.DiskUse} {
 			s.e.cluster(facts)
 		}
 		now := must(time.ParseDuration(at))
@@ -234,7 +234,7 @@ func (s *script) steps(steps []string, join bool) (out string) {
 
 // disk returns the disk use of a host as the master knows it, and as policies see it.
 func (s *script) disk(id topo.HostID) string {
-	h, shown := s.e.hosts[id], s.e.hostState(id, facts{diskUse: true})
+	h, shown := s.e.hosts[id], s.e.hostState(id, policies.DiskUse)
 	out := fmt.Sprintf("host %d has %v, %d writing", id, h.used, h.writing)
 	if shown.Used != h.used || shown.Writing != h.writing {
 		out += fmt.Sprintf(" (shown %v, %d)", shown.Used, shown.Writing)

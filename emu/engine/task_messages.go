@@ -28,7 +28,7 @@ type JobArrived struct{ Job jobs.JobID }
 type TaskComputed struct{ Attempt jobs.AttemptID }
 
 // TaskProgressed reports the share of its Compute that each attempt has done, from 0 to 1. Backends
-// report it before heartbeats if policies.Needs.TaskProgress is set. Attempts that have ended since are
+// report it before heartbeats if policies.TaskProgress is set. Attempts that have ended since are
 // ignored.
 type TaskProgressed struct {
 	Attempts []jobs.AttemptID

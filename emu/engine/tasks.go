@@ -124,7 +124,7 @@ func newTasks(shared *core, c *coflows, b *blocks) (tasks, error) {
 	if x.TaskConfig == nil {
 		return x, nil
 	}
-	x.shows = x.Scheduler != nil && x.Scheduler.Needs().TaskProgress
+	x.shows = x.Scheduler != nil && x.Scheduler.Needs().Has(policies.TaskProgress)
 	stored := map[workloads.BlockID][]topo.HostID{}
 	sizes := map[workloads.BlockID]units.Bytes{}
 	var errs []error

@@ -404,7 +404,7 @@ func drawTaskConfig(t *rapid.T) Config {
 		tasks.Scheduler, places = lateScheduler{order}, &latePlaces{placeFunc: firstPlaces}
 	}
 	coflow := always(free)
-	coflow.needs.Unlimited = rapid.Bool().Draw(t, "unlimited")
+	coflow.unlimited = rapid.Bool().Draw(t, "unlimited")
 	return Config{Fabric: f, Coflow: coflow, Placement: places, Heartbeat: time.Second, Alpha: 0.2, Seed: 1,
 		Tasks: tasks, IDs: workloads.IDs{Coflow: 100, Flow: 100, Block: workloads.BlockID(len(tasks.Stored))}}
 }

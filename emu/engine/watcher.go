@@ -16,11 +16,15 @@ type Watcher interface {
 }
 
 // Observed returns the facts in the views of a coflow policy that are observed: those that it needs and, so that other
-// policies can decide with the same views, all others that the engine knows. Progress is known if the policy does not
-// ignore it. A policy that sees flows once, or its pilot flows alone, sees no others.
-func Observed(n policies.Needs) policies.Needs {
-	n.IgnoresLinks, n.Totals = false, true
-	n.Sizes, n.MostSent = !n.IgnoresProgress, !n.IgnoresProgress
-	n.Flows = !n.NewFlows && !n.PilotFlows
+// policies can decide with the same views, all others that the engine knows. Progress is known if the policy
+// names it. A policy that sees flows once, or its pilot flows alone, sees no others.
+func Observed(n policies.Facts) policies.Facts {
+	n |= policies.Links | policies.Totals
+	if n.Has(policies.Progress) {
+		n |= policies.Sizes | policies.MostSent
+	}
+	if n&policies.Flows == 0 {
+		n |= policies.Flows
+	}
 	return n
 }

@@ -83,10 +83,10 @@ func (s *sim) register(at int) (*coflow, error) {
 	}
 	c.sizes = newSizes(c.flows)
 	c.State = policies.CoflowState{ID: in.ID, Arrival: in.Arrival, Width: len(c.flows), Senders: len(senders), Receivers: len(receivers), Left: len(c.flows), Since: in.Arrival}
-	if s.Needs.Sizes {
+	if s.Needs.Has(policies.Sizes) {
 		c.State.Remaining = r.Size
 	}
-	if s.Needs.Sizes || s.Needs.Totals {
+	if s.Needs.Has(policies.Totals) {
 		c.State.Size, c.State.Largest, c.State.Bound = r.Size, r.Largest, r.Bound
 	}
 	return c, nil

@@ -79,8 +79,8 @@ type audit struct {
 	look func(v *policies.CoflowView, s *policies.Schedule)
 }
 
-func (a audit) Needs() policies.Needs {
-	return a.CoflowScheduler.Needs().With(policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}})
+func (a audit) Needs() policies.Facts {
+	return a.CoflowScheduler.Needs() | policies.Sizes | policies.Flows | policies.Links
 }
 
 func (a audit) New() policies.CoflowInstance { return observed{a.CoflowScheduler.New(), a.look} }
@@ -292,7 +292,7 @@ func reshuffled(coflows []workloads.Coflow, seed uint64) []workloads.Coflow {
 // Totals; on one that does, they have.
 func TestCatalogSeesNoSizes(t *testing.T) {
 	each(t, func(t *testing.T, p policies.CoflowScheduler, _ promise) {
-		blind := !p.Needs().Sizes && !p.Needs().Totals
+		blind := !p.Needs().Has(policies.Totals)
 		differs, compared := false, 0
 		compare := func(t *rapid.T) {
 			f := anyFabric(t)

@@ -121,7 +121,7 @@ func (s *sim) sweeping() (policies.Rule, bool) {
 // must be called whenever a flow ends, and no component may need the rate of each flow.
 func (s *sim) enterClasses() bool {
 	rule, all := s.sweeping()
-	if !all || (s.Needs.Sizes || s.Needs.Flows) || s.Step > 0 || rule == policies.EqualSplit && (!s.Triggers.Flows || s.counter != nil) {
+	if !all || s.Needs.Has(policies.Sizes) || s.Needs.Has(policies.Flows) || s.Step > 0 || rule == policies.EqualSplit && (!s.Triggers.Flows || s.counter != nil) {
 		s.leaveClasses()
 		return false
 	}
@@ -469,14 +469,14 @@ func (k *classes) end(i int32, at simtime.Moment, now, slack float64) float64 {
 
 // update brings the scheduler's view up to date.
 func (k *classes) update(s *sim) {
-	if s.Needs.IgnoresProgress {
+	if !s.Needs.Has(policies.Progress) {
 		now := s.now.Since(k.base)
 		for i := range k.class {
 			k.serve(int32(i), now)
 		}
 		return
 	}
-	if !k.follows || k.news || (s.Needs.MostSent || s.Needs.NewFlows || s.Needs.PilotFlows) {
+	if !k.follows || k.news || s.Needs.Has(policies.MostSent) || s.Needs&policies.Flows != 0 {
 		k.count(s)
 		return
 	}

@@ -25,16 +25,16 @@ type shown struct {
 
 // records runs a policy and keeps its inputs. With more it declares to need more than it
 // does, which shows no more here, but makes rates be kept flow by flow.
-func records(ctx context.Context, cfg flowsim.Config, coflows []workloads.Coflow, more policies.Needs) (*flowsim.Result, []shown, error) {
+func records(ctx context.Context, cfg flowsim.Config, coflows []workloads.Coflow, more policies.Facts) (*flowsim.Result, []shown, error) {
 	p := cfg.Scheduler
 	decide := p.New().Decide
 	var out []shown
-	cfg.Scheduler = script{p.Needs().With(more), p.Triggers(), func(v *policies.CoflowView, s *policies.Schedule) {
+	cfg.Scheduler = script{p.Needs() | visible | more, p.Triggers(), func(v *policies.CoflowView, s *policies.Schedule) {
 		decide(v, s)
 		now := shown{Now: v.Now}
 		for _, c := range v.Coflows {
 			c.Links, c.Flows = slices.Clone(c.Links), slices.Clone(c.Flows)
-			if more != (policies.Needs{}) {
+			if more != 0 {
 				c.Size, c.Largest, c.Remaining, c.Bound = 0, 0, 0, 0
 				for i := range c.Links {
 					c.Links[i].Remaining = 0
@@ -43,8 +43,8 @@ func records(ctx context.Context, cfg flowsim.Config, coflows []workloads.Coflow
 					c.Flows[i].Size, c.Flows[i].Remaining = 0, 0
 				}
 				switch needs := p.Needs(); {
-				case needs.NewFlows && c.Arrival == v.Now && c.Sent == 0:
-				case needs.PilotFlows:
+				case needs.Has(policies.NewFlows) && c.Arrival == v.Now && c.Sent == 0:
+				case needs.Has(policies.PilotFlows):
 					c.Flows = slices.DeleteFunc(c.Flows, func(f policies.FlowState) bool { return !f.Pilot })
 				default:
 					c.Flows = nil
@@ -64,12 +64,12 @@ func records(ctx context.Context, cfg flowsim.Config, coflows []workloads.Coflow
 // mixture changes its rule as flows end, chooses pilots, and may need more or less.
 type mixture struct {
 	rules  []policies.Rule
-	needs  policies.Needs
+	needs  policies.Facts
 	when   policies.Triggers
 	pilots bool
 }
 
-func (m mixture) Needs() policies.Needs        { return m.needs }
+func (m mixture) Needs() policies.Facts        { return m.needs }
 func (m mixture) New() policies.CoflowInstance { return m }
 func (m mixture) Triggers() policies.Triggers  { return m.when }
 func (m mixture) Decide(v *policies.CoflowView, s *policies.Schedule) {
@@ -92,13 +92,13 @@ func TestClasses(t *testing.T) {
 		"fair":                  coflow.Fair{},
 		"equal-share":           coflow.EqualShare{},
 		"free at ends of flows": mixture{rules: []policies.Rule{free}, when: always},
-		"free with pilots":      mixture{rules: []policies.Rule{free}, when: policies.Triggers{Coflows: true, Pilots: true}, needs: policies.Needs{Hints: policies.Hints{NewFlows: true}}, pilots: true},
-		"even with pilots":      mixture{rules: []policies.Rule{even}, when: always, needs: policies.Needs{Hints: policies.Hints{NewFlows: true, PilotFlows: true}}, pilots: true},
-		"even, longest":         mixture{rules: []policies.Rule{even}, when: always, needs: policies.Needs{Hints: policies.Hints{MostSent: true}}},
+		"free with pilots":      mixture{rules: []policies.Rule{free}, when: policies.Triggers{Coflows: true, Pilots: true}, needs: visible | policies.NewFlows, pilots: true},
+		"even with pilots":      mixture{rules: []policies.Rule{even}, when: always, needs: visible | policies.NewFlows | policies.PilotFlows, pilots: true},
+		"even, longest":         mixture{rules: []policies.Rule{even}, when: always, needs: policies.MostSent | policies.Links},
 		"even at coflows alone": mixture{rules: []policies.Rule{even}, when: policies.Triggers{Coflows: true}},
 		"even and free":         mixture{rules: []policies.Rule{even, free}, when: always},
 		"in turn":               mixture{rules: []policies.Rule{free, policies.Greedy, even, policies.MaxMin}, when: always},
-		"in turn with pilots":   mixture{rules: []policies.Rule{even, policies.Greedy, free}, when: always, needs: policies.Needs{Hints: policies.Hints{NewFlows: true, MostSent: true}}, pilots: true},
+		"in turn with pilots":   mixture{rules: []policies.Rule{even, policies.Greedy, free}, when: always, needs: policies.NewFlows | policies.MostSent | policies.Links, pilots: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			few(t, 30, func(t *rapid.T) {
@@ -116,8 +116,8 @@ func TestClasses(t *testing.T) {
 					// end within it.
 					cfg.Resolution = 2_718_281 * time.Nanosecond
 				}
-				got, views, err := records(t.Context(), cfg, coflows, policies.Needs{})
-				want, wantViews, wantErr := records(t.Context(), cfg, coflows, policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}})
+				got, views, err := records(t.Context(), cfg, coflows, 0)
+				want, wantViews, wantErr := records(t.Context(), cfg, coflows, policies.Sizes|policies.Flows|policies.Links)
 				if err != nil || wantErr != nil {
 					if err == nil || wantErr == nil || cfg.Capacity == nil || !strings.Contains(err.Error(), "deadlock") || !strings.Contains(wantErr.Error(), "deadlock") {
 						t.Fatalf("error %v, flow by flow %v", err, wantErr)

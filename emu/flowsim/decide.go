@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"testbed/policies"
-	"testbed/policies/coordinator"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
@@ -19,7 +18,7 @@ func (s *sim) decide() error {
 	s.show()
 	s.schedule.Reset()
 	s.Policy.Decide(&s.view, &s.schedule)
-	if err := coordinator.Check(&s.view, &s.schedule, s.Needs); err != nil {
+	if err := s.Check(&s.view, &s.schedule); err != nil {
 		return err
 	}
 	for _, id := range s.schedule.Pilots {
@@ -53,7 +52,7 @@ func (s *sim) decide() error {
 // show updates the View.
 func (s *sim) show() {
 	s.view.Now = s.now.Round()
-	sizes, longest := s.Needs.Sizes, s.Needs.MostSent
+	sizes, progress := s.Needs.Has(policies.Sizes), s.Needs.Has(policies.Progress)
 	s.flows = s.flows[:0]
 	for i, c := range s.active {
 		st := &c.State
@@ -64,24 +63,24 @@ func (s *sim) show() {
 		}
 		if c.news {
 			c.news = false
-			if !s.Needs.IgnoresProgress {
+			if progress {
 				st.Sent = s.bytesBy(c)
 			}
 			if sizes {
 				st.Remaining = st.Size - st.Sent
 			}
-			if longest {
+			if s.Needs.Has(policies.MostSent) {
 				c.look(s.now)
 				st.MostSent = c.mostBytes()
 			}
-			if !s.Needs.IgnoresLinks {
-				st.Links = c.demand.Links(sizes)
+			if s.Needs.Has(policies.Links) {
+				st.Links = c.demand.Links(s.Needs)
 			}
 		}
 		st.Flows = nil
 		if shows {
 			first := len(s.flows)
-			s.flows = c.appendFlows(s.flows, all, sizes)
+			s.flows = c.appendFlows(s.flows, all, s.Needs)
 			st.Flows = s.flows[first:len(s.flows):len(s.flows)]
 		}
 		s.view.Coflows[i] = *st
@@ -89,7 +88,7 @@ func (s *sim) show() {
 }
 
 // appendFlows lists the unfinished flows, all or the pilots.
-func (c *coflow) appendFlows(out []policies.FlowState, all, sizes bool) []policies.FlowState {
+func (c *coflow) appendFlows(out []policies.FlowState, all bool, shown policies.Facts) []policies.FlowState {
 	left := c.State.PilotsLeft
 	for p := range c.flows {
 		if c.demand.Ended(p) || !all && !c.demand.Pilot(p) {
@@ -104,8 +103,11 @@ func (c *coflow) appendFlows(out []policies.FlowState, all, sizes bool) []polici
 		fl := &c.flows[p]
 		f := policies.FlowState{ID: fl.ID, Src: fl.Src, Dst: fl.Dst, Path: c.demand.Path(p), Pilot: c.demand.Pilot(p),
 			Sent: min(units.Bytes(float64(fl.Size)-c.demand.Bits(p)/8+nearlyWhole), fl.Size-1)}
-		if sizes {
+		if shown.Has(policies.Sizes) {
 			f.Size, f.Remaining = fl.Size, fl.Size-f.Sent
+		}
+		if !shown.Has(policies.Progress) {
+			f.Sent = 0
 		}
 		out = append(out, f)
 	}

@@ -83,7 +83,7 @@ func onEngine(t *rapid.T, f *topo.Fabric, p policies.CoflowScheduler, coflows []
 		}
 		return nil
 	}
-	return finish, engine.Run(t.Context(), e, fluid.New(f, fluid.Config{}), engine.Arrivals(workloads.Workload{Coflows: coflows}), observe)
+	return finish, engine.Run(t.Context(), e, fluid.New(f, fluid.Config{Needs: policies.Progress}), engine.Arrivals(workloads.Workload{Coflows: coflows}), observe)
 }
 
 // anyFabric draws a big switch, or a leaf-spine with oversubscribed links.
@@ -163,8 +163,8 @@ type edges struct {
 	seen *bool
 }
 
-func (e edges) Needs() policies.Needs {
-	return e.CoflowScheduler.Needs().With(policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}})
+func (e edges) Needs() policies.Facts {
+	return e.CoflowScheduler.Needs() | policies.Sizes | policies.Flows | policies.Links
 }
 
 func (e edges) New() policies.CoflowInstance { return observed{e.CoflowScheduler.New(), e.look} }
@@ -295,7 +295,7 @@ func TestTurns(t *testing.T) {
 		}
 		var got []bool
 		decide := p.New().Decide
-		watch := script{p.Needs().With(policies.Needs{Hints: policies.Hints{Flows: true}}), p.Triggers(), func(v *policies.CoflowView, s *policies.Schedule) {
+		watch := script{p.Needs() | visible | policies.Flows, p.Triggers(), func(v *policies.CoflowView, s *policies.Schedule) {
 			decide(v, s)
 			got = append(got, turns(p, v))
 		}}

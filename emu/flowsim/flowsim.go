@@ -169,7 +169,7 @@ func (c *Config) complete() error {
 	}
 	c.MaxTime = cmp.Or(c.MaxTime, DefaultMaxTime)
 	c.MaxIdle = cmp.Or(c.MaxIdle, DefaultMaxIdle)
-	if n := c.Scheduler.Needs(); n.LinkLoad || n.DiskUse {
+	if c.Scheduler.Needs()&(policies.LinkLoad|policies.DiskUse) != 0 {
 		return fmt.Errorf("%T needs the load of links or disks: simulated hosts send no heartbeats", c.Scheduler)
 	}
 	if every := c.Scheduler.Triggers().Every; every > DefaultMaxTime {

@@ -174,12 +174,15 @@ func TestResolution(t *testing.T) {
 
 // script is a scheduler whose answers a test sets.
 type script struct {
-	needs policies.Needs
+	needs policies.Facts
 	when  policies.Triggers
 	do    func(v *policies.CoflowView, s *policies.Schedule)
 }
 
-func (p script) Needs() policies.Needs                               { return p.needs }
+// visible is what policies of these tests see, unless they test what is hidden.
+const visible = policies.Progress | policies.Links
+
+func (p script) Needs() policies.Facts                               { return p.needs }
 func (p script) New() policies.CoflowInstance                        { return p }
 func (p script) Triggers() policies.Triggers                         { return p.when }
 func (p script) Decide(v *policies.CoflowView, s *policies.Schedule) { p.do(v, s) }
@@ -194,8 +197,8 @@ func TestIgnored(t *testing.T) {
 		{ID: 1, Flows: []workloads.Flow{{ID: 1, Src: 0, Dst: 2, Size: 3e6}, {ID: 2, Src: 1, Dst: 2, Size: 1e6}}},
 		{ID: 2, Arrival: time.Second, Flows: []workloads.Flow{{ID: 3, Src: 0, Dst: 3, Size: 1e6}}},
 	}
-	run := func(hints policies.Hints) (finish []time.Duration, sent units.Bytes, links int) {
-		p := script{policies.Needs{Hints: hints}, policies.Triggers{Coflows: true}, func(v *policies.CoflowView, s *policies.Schedule) {
+	run := func(needs policies.Facts) (finish []time.Duration, sent units.Bytes, links int) {
+		p := script{needs, policies.Triggers{Coflows: true}, func(v *policies.CoflowView, s *policies.Schedule) {
 			for _, c := range v.Coflows {
 				sent += c.Sent
 				links += len(c.Links)
@@ -211,11 +214,11 @@ func TestIgnored(t *testing.T) {
 		}
 		return finish, sent, links
 	}
-	want, sent, links := run(policies.Hints{})
+	want, sent, links := run(visible)
 	if sent == 0 || links == 0 {
-		t.Errorf("%d bytes and %d links: must be shown to a policy that ignores none", sent, links)
+		t.Errorf("%d bytes and %d links: must be shown to a policy that names them", sent, links)
 	}
-	got, sent, links := run(policies.Hints{IgnoresProgress: true, IgnoresLinks: true})
+	got, sent, links := run(0)
 	if sent != 0 || links != 0 {
 		t.Errorf("%d bytes and %d links: must not be shown", sent, links)
 	}
@@ -271,7 +274,7 @@ func TestWhen(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f, cs := tiny(t, two...)
 			var asked []time.Duration
-			run(t, flowsim.Config{Fabric: f, Scheduler: script{policies.Needs{}, tt.when, func(v *policies.CoflowView, s *policies.Schedule) {
+			run(t, flowsim.Config{Fabric: f, Scheduler: script{visible, tt.when, func(v *policies.CoflowView, s *policies.Schedule) {
 				asked = append(asked, v.Now)
 				greedily(v, s, tt.rule)
 				if tt.do != nil {
@@ -288,8 +291,11 @@ func TestWhen(t *testing.T) {
 // The scheduler sees the actual state, and no more than it needs.
 func TestView(t *testing.T) {
 	f, cs := tiny(t, "1 0 1 0 3 1:1.0 2:2.0 3:3.0")
-	views := map[policies.Needs][]policies.CoflowState{}
-	for _, needs := range []policies.Needs{{Hints: policies.Hints{MostSent: true}}, {Sizes: true, Hints: policies.Hints{Flows: true, MostSent: true}}, {Hints: policies.Hints{NewFlows: true}}, {Hints: policies.Hints{NewFlows: true, PilotFlows: true}}} {
+	views := map[policies.Facts][]policies.CoflowState{}
+	for _, needs := range []policies.Facts{
+		policies.MostSent | policies.Links, policies.Sizes | policies.Flows | policies.MostSent | policies.Links,
+		visible | policies.NewFlows, visible | policies.NewFlows | policies.PilotFlows,
+	} {
 		run(t, flowsim.Config{Fabric: f, Scheduler: script{needs, policies.Triggers{Coflows: true, Flows: true}, func(v *policies.CoflowView, s *policies.Schedule) {
 			c := v.Coflows[0]
 			c.Links, c.Flows = append([]policies.LinkState(nil), c.Links...), append([]policies.FlowState(nil), c.Flows...)
@@ -307,7 +313,7 @@ func TestView(t *testing.T) {
 		Links: []policies.LinkState{{Link: up, Flows: 2, Pilots: 1, Begun: true}, {Link: down(2), Flows: 1, Pilots: 1}, {Link: down(3), Flows: 1}}}
 	third := policies.CoflowState{ID: 1, Width: 3, Senders: 1, Receivers: 3, Left: 1, Sent: 3 * mb, MostSent: 2 * mb, Finished: 2, Median: mb, Queue: 1, Since: 8 * ms, Pilots: 1, PilotSent: 2 * mb,
 		Links: []policies.LinkState{{Link: up, Flows: 1, Begun: true}, {Link: down(3), Flows: 1}}}
-	if d := cmp.Diff([]policies.CoflowState{second, third}, views[policies.Needs{Hints: policies.Hints{MostSent: true}}][1:]); d != "" {
+	if d := cmp.Diff([]policies.CoflowState{second, third}, views[policies.MostSent|policies.Links][1:]); d != "" {
 		t.Errorf("without sizes (-want +got):\n%s", d)
 	}
 	third.Size, third.Largest, third.Remaining, third.Bound = 6*mb, 3*mb, 3*mb, 48*ms
@@ -315,15 +321,15 @@ func TestView(t *testing.T) {
 		third.Links[i].Remaining = 3 * mb
 	}
 	third.Flows = []policies.FlowState{{ID: 2, Src: 0, Dst: 7, Path: []topo.LinkID{up, down(3)}, Size: 3 * mb, Remaining: 3 * mb}}
-	if d := cmp.Diff(third, views[policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true, MostSent: true}}][2]); d != "" {
+	if d := cmp.Diff(third, views[policies.Sizes|policies.Flows|policies.MostSent|policies.Links][2]); d != "" {
 		t.Errorf("with sizes and flows (-want +got):\n%s", d)
 	}
-	for i, v := range views[policies.Needs{Hints: policies.Hints{NewFlows: true}}] {
+	for i, v := range views[visible|policies.NewFlows] {
 		if want := map[int]int{0: 3}[i]; len(v.Flows) != want {
 			t.Errorf("decision %d: %d new flows, want %d", i, len(v.Flows), want)
 		}
 	}
-	for i, v := range views[policies.Needs{Hints: policies.Hints{NewFlows: true, PilotFlows: true}}] {
+	for i, v := range views[visible|policies.NewFlows|policies.PilotFlows] {
 		want := [][]workloads.FlowID{{0, 1, 2}, {1}, nil}[i]
 		var got []workloads.FlowID
 		for _, fl := range v.Flows {
@@ -333,10 +339,10 @@ func TestView(t *testing.T) {
 			t.Errorf("decision %d: the flows shown, all and then pilots (-want +got):\n%s", i, d)
 		}
 	}
-	if s := views[policies.Needs{Hints: policies.Hints{NewFlows: true}}][2].MostSent; s != 0 {
+	if s := views[visible|policies.NewFlows][2].MostSent; s != 0 {
 		t.Errorf("the longest flow shows as %v", s)
 	}
-	if s := views[policies.Needs{Hints: policies.Hints{NewFlows: true}}][0].Flows[0].Size; s != 0 {
+	if s := views[visible|policies.NewFlows][0].Flows[0].Size; s != 0 {
 		t.Errorf("the size %v of a new flow shows", s)
 	}
 }
@@ -373,7 +379,7 @@ func TestInstances(t *testing.T) {
 // A rate cap is kept while the flows without one share the rest.
 func TestFreeBesideCeilings(t *testing.T) {
 	f, cs := tiny(t, "1 0 1 0 1 1:3.0", "2 0 1 0 2 2:2.0 3:1.0")
-	r := run(t, flowsim.Config{Fabric: f, Scheduler: script{policies.Needs{}, policies.Triggers{Coflows: true}, func(v *policies.CoflowView, s *policies.Schedule) {
+	r := run(t, flowsim.Config{Fabric: f, Scheduler: script{visible, policies.Triggers{Coflows: true}, func(v *policies.CoflowView, s *policies.Schedule) {
 		for i, c := range v.Coflows {
 			if c.ID == 1 {
 				s.Steps = append(s.Steps, policies.Step{Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 0, Rate: 0.5e9}}})
@@ -393,7 +399,7 @@ func TestInvalidInput(t *testing.T) {
 	f, cs := tiny(t, "1 0 1 0 1 1:1.0", "2 0 1 0 1 1:1.0")
 	always := policies.Triggers{Coflows: true, Flows: true}
 	says := func(do func(v *policies.CoflowView, s *policies.Schedule)) flowsim.Config {
-		return flowsim.Config{Fabric: f, Scheduler: script{policies.Needs{}, always, do}}
+		return flowsim.Config{Fabric: f, Scheduler: script{visible, always, do}}
 	}
 	flow := func(fl workloads.Flow) []workloads.Coflow {
 		return []workloads.Coflow{{ID: 1, Flows: []workloads.Flow{fl}}}
@@ -415,9 +421,9 @@ func TestInvalidInput(t *testing.T) {
 		{"capacities", with(func(c *flowsim.Config) { c.Capacity = down[:3] }), cs, "3 capacities for 16 links"},
 		{"negative capacity", with(func(c *flowsim.Config) { c.Capacity = append([]units.Rate{-1}, down[1:]...) }), cs, "capacity of link h0-00>leaf0"},
 		{"negative time", with(func(c *flowsim.Config) { c.Interval = -1 }), cs, "interval -1ns"},
-		{"heartbeats", flowsim.Config{Fabric: f, Scheduler: script{policies.Needs{LinkLoad: true}, always, nil}}, cs, "no heartbeats"},
-		{"never asked", flowsim.Config{Fabric: f, Scheduler: script{policies.Needs{}, policies.Triggers{Flows: true}, nil}}, cs, "no flow would ever be sent"},
-		{"off the quantum", flowsim.Config{Fabric: f, Scheduler: script{policies.Needs{}, policies.Triggers{Every: 12 * time.Millisecond}, nil}, Quantum: 8 * time.Millisecond}, cs, "multiple of the quantum"},
+		{"heartbeats", flowsim.Config{Fabric: f, Scheduler: script{policies.LinkLoad, always, nil}}, cs, "no heartbeats"},
+		{"never asked", flowsim.Config{Fabric: f, Scheduler: script{visible, policies.Triggers{Flows: true}, nil}}, cs, "no flow would ever be sent"},
+		{"off the quantum", flowsim.Config{Fabric: f, Scheduler: script{visible, policies.Triggers{Every: 12 * time.Millisecond}, nil}, Quantum: 8 * time.Millisecond}, cs, "multiple of the quantum"},
 		{"twice", fair, append(cs[:1:1], cs[0]), "two coflows have ID 1"},
 		{"empty", fair, []workloads.Coflow{{ID: 1}}, "coflow 1 has 0 flows"},
 		{"to itself", fair, flow(workloads.Flow{Src: 1, Dst: 1, Size: 1}), "the hosts different ones"},
@@ -428,7 +434,7 @@ func TestInvalidInput(t *testing.T) {
 		{"flow twice", fair, []workloads.Coflow{{ID: 1, Flows: cs[0].Flows}, {ID: 2, Flows: cs[0].Flows}}, "another flow has ID 0"},
 		{"links down", with(func(c *flowsim.Config) { c.Capacity = down }), cs, "deadlock: nothing moves and nothing is due: unfinished are coflow 1 (1 of 1 flows left, 0B of 1MB received, queue 0), coflow 2"},
 		{"idle", says(func(*policies.CoflowView, *policies.Schedule) {}), cs, "deadlock: nothing moves"},
-		{"idle for ever", flowsim.Config{Fabric: f, MaxIdle: time.Minute, Scheduler: script{policies.Needs{}, policies.Triggers{Every: time.Millisecond}, func(*policies.CoflowView, *policies.Schedule) {}}}, cs, "nothing has moved for 1m0s"},
+		{"idle for ever", flowsim.Config{Fabric: f, MaxIdle: time.Minute, Scheduler: script{visible, policies.Triggers{Every: time.Millisecond}, func(*policies.CoflowView, *policies.Schedule) {}}}, cs, "nothing has moved for 1m0s"},
 		{"too long", with(func(c *flowsim.Config) { c.MaxTime = time.Millisecond }), cs, "later than the most a run may take, 1ms"},
 		{"queues", says(func(v *policies.CoflowView, s *policies.Schedule) { s.Queues = append(s.Queues, 1) }), cs, "Queues has 1 values: must be one for each of 2 coflows"},
 		{"watches", says(func(v *policies.CoflowView, s *policies.Schedule) { s.Watch = append(s.Watch, 1, -1) }), cs, "Watch of coflow 2: -1 bytes"},
@@ -496,7 +502,7 @@ func TestCoordinator(t *testing.T) {
 			flowsim.Coordinator{Interval: 10 * ms, Intervals: 4, Updates: 4, Silent: 1, Flushes: 2, Told: 4, Unflushed: 2}},
 		// Called, and with reports, at every multiple of 10 ms: the first two from 0 on, the
 		// others from 50 on; these end at 74 and 58 ms.
-		{"at intervals", script{policies.Needs{}, policies.Triggers{Every: 10 * ms}, func(v *policies.CoflowView, s *policies.Schedule) { greedily(v, s, policies.Greedy) }},
+		{"at intervals", script{visible, policies.Triggers{Every: 10 * ms}, func(v *policies.CoflowView, s *policies.Schedule) { greedily(v, s, policies.Greedy) }},
 			flowsim.Coordinator{Interval: 10 * ms, Intervals: 5, Updates: 2 + 2 + 2 + 1 + 1, Flushes: 2, Told: 4, Unflushed: 3}},
 		{"free", coflow.Fair{}, flowsim.Coordinator{Interval: 10 * ms, Intervals: 4, Updates: 4, Silent: 1, Flushes: 2, Told: 4, Unflushed: 2}},
 	} {

@@ -57,11 +57,11 @@ func TestJointUnderBackfill(t *testing.T) {
 				few(t, 20, func(t *rapid.T) {
 					cfg := flowsim.Config{Fabric: f, Scheduler: coflow.Ordered{By: by, Sharing: coflow.Sharing{Backfill: backfill}}}
 					coflows := wideCoflows(t, 7)
-					got, gotViews, err := records(t.Context(), cfg, coflows, policies.Needs{})
+					got, gotViews, err := records(t.Context(), cfg, coflows, 0)
 					if err != nil {
 						t.Fatal(err)
 					}
-					want, wantViews, err := records(t.Context(), cfg, coflows, policies.Needs{Hints: policies.Hints{Flows: true}})
+					want, wantViews, err := records(t.Context(), cfg, coflows, policies.Flows)
 					if err != nil {
 						t.Fatal(err)
 					}

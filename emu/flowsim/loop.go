@@ -113,7 +113,7 @@ func newSim(cfg Config, c coordinator.Coordinator, coflows []workloads.Coflow, r
 		s.view.Hosts[h].LastReport, s.view.Hosts[h].NextReport = -1, -1
 	}
 	// These need every flow's own rate, or its remaining bits.
-	s.joint = s.Needs.Sizes && !s.Needs.Flows && !s.Needs.MostSent && !s.Triggers.Pilots && cfg.Interval == 0
+	s.joint = s.Needs.Has(policies.Sizes) && !s.Needs.Has(policies.Flows) && !s.Needs.Has(policies.MostSent) && !s.Triggers.Pilots && cfg.Interval == 0
 	if cfg.Interval > 0 {
 		s.counter = &counter{coordinator.NewCounter(cfg.Interval, cfg.Fabric.Hosts())}
 	}

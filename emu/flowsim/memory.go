@@ -26,7 +26,7 @@ const (
 // scheduler, from its arrival to its end, on a fabric with the given number of links.
 func MemoryOf(s policies.CoflowScheduler, flows, links int) units.Bytes {
 	n := bytesOfCoflow + bytesOfLink*float64(links) + bytesOfFlow*float64(flows)
-	if !s.Needs().Sizes && !s.Needs().Flows && s.Triggers().Every == 0 {
+	if !s.Needs().Has(policies.Sizes) && !s.Needs().Has(policies.Flows) && s.Triggers().Every == 0 {
 		n += bytesOfShared * float64(flows)
 		if !s.Triggers().Flows {
 			n += bytesOfLevels * float64(flows)

@@ -64,15 +64,15 @@ func TestLongestFlowsWatched(t *testing.T) {
 func TestLongestFlowsUndeclared(t *testing.T) {
 	f, cs := tiny(t, "1 0 1 0 1 1:10.0")
 	p := coflow.DefaultSaath()
-	decisions := map[policies.Needs]int64{}
-	for _, needs := range []policies.Needs{{}, {Hints: policies.Hints{MostSent: true}}} {
+	decisions := map[policies.Facts]int64{}
+	for _, needs := range []policies.Facts{policies.Progress, policies.MostSent} {
 		decisions[needs] = run(t, flowsim.Config{Fabric: f, Scheduler: script{needs, p.Triggers(), func(v *policies.CoflowView, s *policies.Schedule) {
 			greedily(v, s, policies.Greedy)
 			s.WatchMost = append(s.WatchMost, 5_000_000)
 		}}}, cs).Decisions
 	}
 	// 80 ms, ten intervals. It has sent 5 MB at 40 ms, and more than that from 48 ms on.
-	if d := cmp.Diff(map[policies.Needs]int64{{}: 10, {Hints: policies.Hints{MostSent: true}}: 5}, decisions); d != "" {
+	if d := cmp.Diff(map[policies.Facts]int64{policies.Progress: 10, policies.MostSent: 5}, decisions); d != "" {
 		t.Errorf("decisions (-want +got):\n%s", d)
 	}
 }

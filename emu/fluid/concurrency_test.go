@@ -34,7 +34,7 @@ func newCrossTraffic(t testing.TB, racks int) *crossTraffic {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &crossTraffic{t: t, b: New(f, Config{IgnoresProgress: true}), rng: rand.New(rand.NewPCG(3, 4))}
+	x := &crossTraffic{t: t, b: New(f, Config{}), rng: rand.New(rand.NewPCG(3, 4))}
 	for range 4 * f.Hosts() {
 		x.start()
 	}

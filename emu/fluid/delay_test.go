@@ -6,6 +6,7 @@ import (
 
 	"testbed/emu/engine"
 	"testbed/emu/fluid"
+	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -27,7 +28,7 @@ func far(t *testing.T) *topo.Fabric {
 // A transfer ends one propagation delay of its path after its last byte was sent. Its
 // links are free before that, and a transfer sent later may arrive earlier.
 func TestLastByteTravels(t *testing.T) {
-	b := fluid.New(far(t), fluid.Config{})
+	b := fluid.New(far(t), fluid.Config{Needs: policies.Progress})
 	do(t, b, start(0, 0, 3, mb, inf)) // 8 ms, plus a delay of 2+2+2+5 ms
 	wants(t, b, engine.NextNever, 8*ms, progress(0, 999_999))
 	do(t, b, start(1, 0, 1, mb/8, inf)) // 1 ms at the full rate, plus a delay of 2+2 ms
@@ -42,7 +43,7 @@ func TestLastByteTravels(t *testing.T) {
 
 // Simultaneous arrivals are reported in order of ID, regardless of the order of sending.
 func TestArrivalsTogether(t *testing.T) {
-	b := fluid.New(far(t), fluid.Config{})
+	b := fluid.New(far(t), fluid.Config{Needs: policies.Progress})
 	do(t, b, start(5, 0, 3, mb/8, inf)) // sent at 1 ms, delay 11 ms
 	do(t, b, start(2, 2, 1, mb, inf))   // sent at 8 ms, delay 8 ms
 	wants(t, b, 1*ms, 1*ms, progress(2, 125_000, 5, 124_999))
@@ -56,7 +57,7 @@ func TestArrivalsTogether(t *testing.T) {
 
 // A block is durable when its last byte has crossed all hops of its pipeline.
 func TestBlockTravels(t *testing.T) {
-	b := fluid.New(far(t), fluid.Config{})
+	b := fluid.New(far(t), fluid.Config{Needs: policies.Progress})
 	do(t, b, engine.StartChain{Block: workloads.Block{ID: 4, Client: 0, Size: mb, Replicas: 2}, Targets: []topo.HostID{1, 3}, Hashes: []uint32{0, 0}})
 	wants(t, b, engine.NextNever, 8*ms)
 	wants(t, b, engine.NextNever, (8+4+11)*time.Millisecond, engine.BlockDurable{Block: 4})

@@ -53,7 +53,7 @@ func TestCoflowsAndBlocksTogether(t *testing.T) {
 			}
 			return l.Observe(now, evs, cmds)
 		}
-		b := fluid.New(f, fluid.Config{DiskRate: cfg.DiskRate, Heartbeat: heartbeat})
+		b := fluid.New(f, fluid.Config{Needs: policies.Progress, DiskRate: cfg.DiskRate, Heartbeat: heartbeat})
 		if err := engine.Run(t.Context(), e, b, engine.Arrivals(w), observe); err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestRequestsWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := fluid.New(f, fluid.Config{Heartbeat: cfg.Heartbeat, DiskRate: cfg.DiskRate, Faults: faults, Detect: 100 * ms, Silence: time.Second, Convergence: ms})
+	b := fluid.New(f, fluid.Config{Needs: policies.Progress, Heartbeat: cfg.Heartbeat, DiskRate: cfg.DiskRate, Faults: faults, Detect: 100 * ms, Silence: time.Second, Convergence: ms})
 	runAndReplay(t, cfg, b, engine.Arrivals(w), observe)
 	if placed != 9 || durable != 9 || failed != 3 {
 		t.Errorf("placed %d, durable %d, failed %d, want 9, 9 and the 3 of the crashed writer", placed, durable, failed)
@@ -139,7 +139,7 @@ func TestRequestsWait(t *testing.T) {
 // paused is a policy that decides every second and lets no coflow send.
 type paused struct{}
 
-func (paused) Needs() policies.Needs                           { return policies.Needs{} }
+func (paused) Needs() policies.Facts                           { return 0 }
 func (p paused) New() policies.CoflowInstance                  { return p }
 func (paused) Triggers() policies.Triggers                     { return policies.Triggers{Every: time.Second} }
 func (paused) Decide(*policies.CoflowView, *policies.Schedule) {}
@@ -178,7 +178,7 @@ func TestRunsThatCannotGoOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			faults := fault.Timeline{{Action: fault.SetCPU{Host: 0, Share: tt.share}}}
-			b := fluid.New(f, fluid.Config{Heartbeat: time.Second, Faults: faults})
+			b := fluid.New(f, fluid.Config{Needs: policies.Progress, Heartbeat: time.Second, Faults: faults})
 			var arrivals []engine.Arrival
 			for _, ev := range tt.arrive {
 				arrivals = append(arrivals, engine.Arrival{Event: ev})

@@ -39,7 +39,7 @@ func faulty(t testing.TB) *topo.Fabric {
 // chosen is a placement policy that places every block on the same hosts.
 type chosen []topo.HostID
 
-func (chosen) Needs() policies.Needs { return policies.Needs{} }
+func (chosen) Needs() policies.Facts { return 0 }
 func (c chosen) Place(v *policies.PlacementView, b workloads.Block, _ *rand.Rand) ([]topo.HostID, error) {
 	for _, h := range c {
 		if v.Hosts[h].Lost {
@@ -107,7 +107,7 @@ func runFaults(t rapid.TB, f *topo.Fabric, w workloads.Workload, placer policies
 	}
 	cfg := engine.Config{Fabric: f, Coflow: coflow.SEBF{}, Placement: placer, DiskRate: disk, Heartbeat: testBeat, Alpha: 0.2, Seed: 5, Stuck: testStuck}
 	out := outcome{ends: map[string]time.Duration{}}
-	b := fluid.New(f, fluid.Config{DiskRate: disk, Heartbeat: testBeat, Faults: steps, Detect: testDetect, Convergence: 50 * ms})
+	b := fluid.New(f, fluid.Config{Needs: policies.Progress, DiskRate: disk, Heartbeat: testBeat, Faults: steps, Detect: testDetect, Convergence: 50 * ms})
 	runAndReplay(t, cfg, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
 		for _, ev := range evs {
 			switch ev := ev.(type) {

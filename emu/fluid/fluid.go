@@ -53,15 +53,16 @@ type Config struct {
 	// to its disks round-robin.
 	Disks int
 	// Heartbeat is the interval of the reports of hosts and leaves, and Phases are the times of their first
-	// ones. 0 disables reports. Leaves report if Needs includes policies.Needs.LinkLoad.
+	// ones. 0 disables reports. Leaves report if Needs includes policies.LinkLoad.
 	Heartbeat time.Duration
 	Phases    *engine.Phases
 	// ActsOnReport is Engine.ActsOnReport of the engine. Reports that cause no commands are returned with the
 	// next other event, or when all hosts and leaves have reported. Nil returns each at its time.
 	ActsOnReport func(topo.HostID) bool
 	// Needs is the union of the policies' needs. The backend reports loads of links
-	// if it includes policies.Needs.OracleLoad.
-	Needs policies.Needs
+	// if it includes policies.OracleLoad, and progress of flows before they end only if it includes policies.Progress or
+	// policies.TaskProgress.
+	Needs policies.Facts
 	// Carried, if not nil, is called after every Heartbeat with the bytes that each
 	// link, by LinkID, has carried since the start, headers included. It must not keep
 	// the slice. It always receives all links, even if reports are lost.
@@ -78,9 +79,6 @@ type Config struct {
 	// Convergence is the delay until leaves that are not at a link's end learn that
 	// it is down, or up again.
 	Convergence time.Duration
-	// IgnoresProgress states that no component reads the received bytes of flows before they end
-	// (policies.Hints.IgnoresProgress). The backend then reports progress only of flows that end.
-	IgnoresProgress bool
 	// Resolution, if positive, delays what ends to a multiple of it, or to the next other event if
 	// that is earlier, and reports to a multiple of it. Ends that are close then share a computation of
 	// rates, which simulates large shuffles several times faster. In the meantime resources idle.
@@ -445,6 +443,9 @@ func (b *Backend) undisturbed(wake time.Duration) time.Duration {
 // search for each.
 const manyDone = 16
 
+// follows reports whether a policy sees the received bytes of flows before they end.
+func (b *Backend) follows() bool { return b.cfg.Needs&(policies.Progress|policies.TaskProgress) != 0 }
+
 // happened returns the events of the current time and removes the fluids that have
 // finished.
 func (b *Backend) happened() []engine.Event {
@@ -455,9 +456,9 @@ func (b *Backend) happened() []engine.Event {
 		}
 	}
 	switch {
-	case b.cfg.IgnoresProgress:
+	case !b.follows():
 	case b.onlyReport && b.faults.downs == 0: // the engine uses only the progress of attempts on the hosts that report
-		if b.cfg.Needs.TaskProgress {
+		if b.cfg.Needs.Has(policies.TaskProgress) {
 			lookAt = b.reports.flows()
 		}
 	default:
@@ -479,7 +480,7 @@ func (b *Backend) happened() []engine.Event {
 		if f.done && f.delay > 0 {
 			n = f.size - 1 // the last byte is in flight
 		}
-		if n > f.progress && (f.done || !b.cfg.IgnoresProgress) {
+		if n > f.progress && (f.done || b.follows()) {
 			f.progress = n
 			progressed(f.id, n)
 		}

@@ -81,7 +81,7 @@ func progress(flowsAndBytes ...int) engine.Event {
 func finished(id workloads.FlowID) engine.Event { return engine.TransferFinished{Flow: id} }
 
 func TestTransfers(t *testing.T) {
-	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{})
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress})
 	do(t, b, start(2, 0, 2, 4*mb, inf), start(1, 0, 1, 8*mb, inf), engine.Mark{Kind: engine.MarkCoflow})
 	wants(t, b, 10*ms, 10*ms, progress(1, 625000, 2, 625000))
 	wants(t, b, engine.NextNever, 64*ms, progress(1, 4000000, 2, 4000000), finished(2))
@@ -97,7 +97,7 @@ func TestTransfers(t *testing.T) {
 // Completions at one time are returned together, after the progress and in order of ID,
 // regardless of the order of the commands; a heartbeat at that time comes last.
 func TestOneMomentIsOneBatch(t *testing.T) {
-	b := fluid.New(racks(t, 1, 6, 1), fluid.Config{Heartbeat: 8 * ms})
+	b := fluid.New(racks(t, 1, 6, 1), fluid.Config{Needs: policies.Progress, Heartbeat: 8 * ms})
 	do(t, b, start(9, 0, 3, mb, inf), start(4, 1, 4, mb, inf), start(7, 2, 5, 2*mb, inf))
 	beat := func(h topo.HostID, rx, tx units.Bytes) engine.Event { return engine.Heartbeat{Host: h, Rx: rx, Tx: tx} }
 	wants(t, b, engine.NextNever, 8*ms, progress(4, 1000000, 7, 1000000, 9, 1000000), finished(4), finished(9),
@@ -115,7 +115,7 @@ func TestOneMomentIsOneBatch(t *testing.T) {
 // A byte takes 26⅔ ns at 300 Mbps. The clock keeps the fraction; only the reported
 // time is rounded.
 func TestRoundingDoesNotAccumulate(t *testing.T) {
-	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{})
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress})
 	var now time.Duration
 	const n = 3000
 	for i := range n {
@@ -136,7 +136,7 @@ func block(id workloads.BlockID, client topo.HostID, size units.Bytes, targets .
 // two disks, a block shares its disk with every second other block.
 func TestDisksInTurn(t *testing.T) {
 	for disks, want := range map[int][]time.Duration{1: {80 * ms, 80 * ms, 80 * ms, 80 * ms}, 2: {40 * ms, 40 * ms, 40 * ms, 40 * ms}, 4: {20 * ms, 20 * ms, 20 * ms, 20 * ms}, 3: {40 * ms, 20 * ms, 20 * ms, 40 * ms}} {
-		b := fluid.New(racks(t, 2, 2, 1), fluid.Config{DiskRate: 400 * units.Mbps, Disks: disks})
+		b := fluid.New(racks(t, 2, 2, 1), fluid.Config{Needs: policies.Progress, DiskRate: 400 * units.Mbps, Disks: disks})
 		for id := range workloads.BlockID(4) {
 			do(t, b, block(id, 2, mb, 2))
 		}
@@ -182,7 +182,7 @@ func TestChains(t *testing.T) {
 			map[workloads.BlockID]time.Duration{1: 48 * ms}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := fluid.New(tt.fabric, fluid.Config{DiskRate: tt.disk})
+			b := fluid.New(tt.fabric, fluid.Config{Needs: policies.Progress, DiskRate: tt.disk})
 			do(t, b, tt.cmds...)
 			got := map[workloads.BlockID]time.Duration{}
 			for len(got) < len(tt.want) {
@@ -206,7 +206,7 @@ func TestCarried(t *testing.T) {
 	f := racks(t, 2, 2, 1)
 	var times []time.Duration
 	var got [][]float64
-	b := fluid.New(f, fluid.Config{Heartbeat: 4 * ms, Carried: func(now time.Duration, bytes []float64) {
+	b := fluid.New(f, fluid.Config{Needs: policies.Progress, Heartbeat: 4 * ms, Carried: func(now time.Duration, bytes []float64) {
 		times, got = append(times, now), append(got, slices.Clone(bytes))
 	}})
 	do(t, b, block(1, 0, mb, 0, 2, 3))
@@ -243,7 +243,7 @@ func TestPayloadCapacity(t *testing.T) {
 	f := racks(t, 1, 2, 1)
 	half := func(rate units.Rate) units.Rate { return rate / 2 }
 	wire := make([]float64, 2)
-	b := fluid.New(f, fluid.Config{Payload: half, Heartbeat: 4 * ms, Carried: func(_ time.Duration, bytes []float64) {
+	b := fluid.New(f, fluid.Config{Needs: policies.Progress, Payload: half, Heartbeat: 4 * ms, Carried: func(_ time.Duration, bytes []float64) {
 		wire[0], wire[1] = bytes[f.HostUp(0)], bytes[f.HostDown(1)]
 	}, Faults: fault.Timeline{
 		{At: 8 * ms, Action: fault.SetRate{Link: f.HostUp(0), Rate: 500 * units.Mbps}},
@@ -289,7 +289,7 @@ func TestSent(t *testing.T) {
 	f := racks(t, 2, 2, 1)
 	var at []time.Duration
 	var up []float64 // of host 0
-	b := fluid.New(f, fluid.Config{Sent: func(now time.Duration, bytes []float64) {
+	b := fluid.New(f, fluid.Config{Needs: policies.Progress, Sent: func(now time.Duration, bytes []float64) {
 		at, up = append(at, now), append(up, math.Round(bytes[f.HostUp(0)]))
 		if x, y := bytes[f.HostUp(0)], bytes[f.HostDown(1)]; x != y {
 			t.Errorf("at %v: host 0 has sent %v bytes, and host 1 has received %v", now, x, y)
@@ -313,7 +313,7 @@ func TestSent(t *testing.T) {
 // A host's counters include every hop of a pipeline: a relaying host sends the bytes
 // that it receives.
 func TestHeartbeatsCountChains(t *testing.T) {
-	b := fluid.New(racks(t, 2, 2, 1), fluid.Config{Heartbeat: 4 * ms, Needs: policies.Needs{LinkLoad: true}})
+	b := fluid.New(racks(t, 2, 2, 1), fluid.Config{Heartbeat: 4 * ms, Needs: policies.LinkLoad | policies.Progress})
 	do(t, b, block(1, 0, mb, 0, 2, 3))
 	half := mb / 2
 	wants(t, b, engine.NextNever, 4*ms, engine.Heartbeat{Host: 0, Tx: half}, engine.Heartbeat{Host: 1},
@@ -326,7 +326,7 @@ func TestHeartbeatsCountChains(t *testing.T) {
 
 func TestWaitsThatWouldNotEnd(t *testing.T) {
 	for _, heartbeat := range []time.Duration{0, ms} {
-		b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Heartbeat: heartbeat})
+		b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, Heartbeat: heartbeat})
 		if _, _, err := b.Await(t.Context(), engine.NextNever); err == nil || !strings.Contains(err.Error(), "nothing runs and nothing is due") {
 			t.Errorf("nothing to wait for: %v", err)
 		}
@@ -341,7 +341,7 @@ func TestWaitsThatWouldNotEnd(t *testing.T) {
 			t.Errorf("waits until %v, want %v", now, ms/2)
 		}
 	}
-	b := fluid.New(racks(t, 1, 40, 1), fluid.Config{})
+	b := fluid.New(racks(t, 1, 40, 1), fluid.Config{Needs: policies.Progress})
 	for i := range 20 {
 		do(t, b, start(workloads.FlowID(i), topo.HostID(i), topo.HostID(i+20), mb, 0))
 	}
@@ -354,7 +354,7 @@ func TestAwaitStopsWithItsContext(t *testing.T) {
 	stop := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
-	if _, _, err := fluid.New(racks(t, 1, 2, 1), fluid.Config{}).Await(ctx, ms); !errors.Is(err, stop) {
+	if _, _, err := fluid.New(racks(t, 1, 2, 1), fluid.Config{Needs: policies.Progress}).Await(ctx, ms); !errors.Is(err, stop) {
 		t.Errorf("Await = %v", err)
 	}
 }
@@ -384,7 +384,7 @@ func TestDoRefuses(t *testing.T) {
 		{"unknown command", nil, "unknown command <nil>"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := fluid.New(racks(t, 1, 4, 1), fluid.Config{})
+			b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress})
 			do(t, b, start(0, 0, 1, 1, inf))
 			await(t, b, engine.NextNever)
 			do(t, b, start(1, 0, 1, mb, inf), block(3, 0, mb, 0, 1))
@@ -468,7 +468,7 @@ func TestRenumberedAndPolled(t *testing.T) {
 			renumbered = append(renumbered, start(workloads.FlowID(i), to(src), to(dst), bytes, c))
 		}
 		run := func(cmds []engine.Command, often, heartbeat time.Duration) map[engine.Event]time.Duration {
-			b := fluid.New(f, fluid.Config{DiskRate: 600 * units.Mbps, ReadRate: 500 * units.Mbps, Heartbeat: heartbeat, Stored: stored(0, 1, 2, 3, 4, 5, 6, 7, 8)})
+			b := fluid.New(f, fluid.Config{Needs: policies.Progress, DiskRate: 600 * units.Mbps, ReadRate: 500 * units.Mbps, Heartbeat: heartbeat, Stored: stored(0, 1, 2, 3, 4, 5, 6, 7, 8)})
 			do(t, b, cmds...)
 			return drain(t, b, n, often)
 		}
@@ -493,7 +493,7 @@ func BenchmarkAwait(b *testing.B) {
 	for _, kind := range []string{"free", "limited"} {
 		b.Run(fmt.Sprintf("ceilings=%s/flows=10000", kind), func(b *testing.B) {
 			f := racks(b, 20, 15, 3)
-			be := fluid.New(f, fluid.Config{Heartbeat: time.Second})
+			be := fluid.New(f, fluid.Config{Needs: policies.Progress, Heartbeat: time.Second})
 			rng := rand.New(rand.NewPCG(1, 2))
 			for i := range 10000 {
 				src := rng.IntN(300)
@@ -517,7 +517,7 @@ func BenchmarkAwait(b *testing.B) {
 // A ceiling that is lowered within lastMoment of a flow's end has no effect; one that is
 // lowered a millisecond before the end has.
 func TestLastBytesArePastALowerCeiling(t *testing.T) {
-	b := fluid.New(racks(t, 1, 6, 1), fluid.Config{})
+	b := fluid.New(racks(t, 1, 6, 1), fluid.Config{Needs: policies.Progress})
 	slow := 8 * units.Mbps
 	do(t, b, start(0, 0, 1, mb, slow), start(1, 2, 3, mb, slow), start(2, 4, 5, mb, slow))
 	wants(t, b, 999*ms, 999*ms, progress(0, 999_000, 1, 999_000, 2, 999_000))

@@ -95,7 +95,7 @@ func TestUpdateAgreesWithSlow(t *testing.T) {
 				{At: 80 * time.Millisecond, Action: fault.SetLink{Link: f.LeafDown(2, 0), Up: true}},
 			}
 		}
-		b := New(f, Config{DiskRate: units.Rate(rapid.SampledFrom([]int{0, 3e8}).Draw(t, "disk")),
+		b := New(f, Config{Needs: policies.Progress, DiskRate: units.Rate(rapid.SampledFrom([]int{0, 3e8}).Draw(t, "disk")),
 			ReadRate: units.Rate(rapid.SampledFrom([]int{0, 2e8}).Draw(t, "reads")), Disks: 2, Stored: []engine.StoredBlock{{Block: -1, Hosts: everyHost}}, Heartbeat: 7 * time.Millisecond, Faults: faults, Silence: time.Second})
 		host := rapid.IntRange(0, f.Hosts()-1)
 		ceiling := rapid.SampledFrom([]units.Rate{policies.NoLimit, policies.NoLimit, 0, 33 * units.Mbps, 200 * units.Mbps, 90_000_001})
@@ -186,12 +186,20 @@ func crowd(t testing.TB, f *topo.Fabric, b *Backend, rng *rand.Rand, n int) {
 	}
 }
 
+// progress returns the needs of policies that see progress or not.
+func progress(shown bool) policies.Facts {
+	if shown {
+		return policies.Progress
+	}
+	return 0
+}
+
 // On a crowded fabric, completion times agree to the nanosecond (and its rounding)
 // between full and partial computation of the rates.
 func TestUpdateEndsLikeAll(t *testing.T) {
 	f := rackFabric(t, 20, 10)
 	ends := func(all, blind bool) map[string]time.Duration {
-		b := New(f, Config{DiskRate: 400 * units.Mbps, Heartbeat: 100 * time.Millisecond, IgnoresProgress: blind})
+		b := New(f, Config{DiskRate: 400 * units.Mbps, Heartbeat: 100 * time.Millisecond, Needs: progress(!blind)})
 		rng := rand.New(rand.NewPCG(7, 7))
 		out := map[string]time.Duration{}
 		crowd(t, f, b, rng, 300)
@@ -231,7 +239,7 @@ func TestUpdateEndsLikeAll(t *testing.T) {
 // Unused paths are forgotten, and those of paused and running flows and spills are not.
 func TestPathsAreForgotten(t *testing.T) {
 	f := rackFabric(t, 20, 10)
-	b := New(f, Config{DiskRate: units.Mbps, IgnoresProgress: true})
+	b := New(f, Config{DiskRate: units.Mbps})
 	do := func(cmd engine.Command) {
 		if err := b.Do(t.Context(), []engine.Command{cmd}); err != nil {
 			t.Fatal(err)
@@ -264,12 +272,12 @@ func TestPathsAreForgotten(t *testing.T) {
 	}
 }
 
-// With Config.IgnoresProgress, a flow's received bytes are reported only when it ends, and all other
+// Without policies.Progress, a flow's received bytes are reported only when it ends, and all other
 // events are the same at the same times.
 func TestBlind(t *testing.T) {
 	f := rackFabric(t, 2, 3)
 	run := func(blind bool) (out []engine.Event, at []time.Duration) {
-		b := New(f, Config{IgnoresProgress: blind, Heartbeat: 3 * time.Millisecond})
+		b := New(f, Config{Needs: progress(!blind), Heartbeat: 3 * time.Millisecond})
 		for i := range 4 {
 			c := engine.StartTransfer{Flow: workloads.Flow{ID: workloads.FlowID(i), Src: topo.HostID(i), Dst: topo.HostID(i+1) % 6, Size: units.Bytes(1e6 * (i + 1))}, Ceiling: policies.NoLimit}
 			if err := b.Do(t.Context(), []engine.Command{c}); err != nil {
@@ -309,7 +317,7 @@ func BenchmarkUpdate(b *testing.B) {
 	for _, n := range []int{250, 1000} {
 		b.Run(fmt.Sprintf("blocks=%d/flows=1000", n), func(b *testing.B) {
 			f := rackFabric(b, 150, 20)
-			be := New(f, Config{DiskRate: 400 * units.Mbps, IgnoresProgress: true})
+			be := New(f, Config{DiskRate: 400 * units.Mbps})
 			rng := rand.New(rand.NewPCG(1, 2))
 			now := time.Duration(0)
 			do := func(cmd engine.Command) {

@@ -18,7 +18,7 @@ import (
 // Hosts and leaves report at phases of their own, with the counters of that time.
 func TestReportsAtPhases(t *testing.T) {
 	f := racks(t, 2, 1, 1)
-	b := fluid.New(f, fluid.Config{Heartbeat: 10 * ms, Needs: policies.Needs{LinkLoad: true}, DiskRate: units.Gbps,
+	b := fluid.New(f, fluid.Config{Heartbeat: 10 * ms, Needs: policies.LinkLoad | policies.Progress, DiskRate: units.Gbps,
 		Phases: &engine.Phases{Hosts: []time.Duration{7 * ms, 2 * ms}, Leaves: []time.Duration{10 * ms, 2 * ms}}})
 	do(t, b, start(1, 0, 1, mb, 400*units.Mbps)) // 50 KB each ms
 	kb := func(n units.Bytes) units.Bytes { return n * units.KB }
@@ -36,7 +36,7 @@ func TestHeldReports(t *testing.T) {
 		f := racks(t, 2, 3, 1)
 		phases := engine.RandomPhases(f, 10*ms, rapid.Uint64().Draw(rt, "seed"))
 		acts := rapid.SliceOfN(rapid.Bool(), f.Hosts(), f.Hosts()).Draw(rt, "acts")
-		cfg := fluid.Config{Heartbeat: 10 * ms, Phases: phases, Needs: policies.Needs{LinkLoad: true}, DiskRate: 300 * units.Mbps, IgnoresProgress: true}
+		cfg := fluid.Config{Heartbeat: 10 * ms, Phases: phases, Needs: policies.LinkLoad, DiskRate: 300 * units.Mbps}
 		at := func(now, at time.Duration) time.Duration {
 			if at == 0 {
 				return now
@@ -91,7 +91,7 @@ func TestHeldReports(t *testing.T) {
 
 // With a resolution, reports are delayed to a multiple of it.
 func TestReportsWithAResolution(t *testing.T) {
-	b := fluid.New(racks(t, 1, 2, 1), fluid.Config{Heartbeat: 10 * ms, Resolution: 4 * ms, Phases: &engine.Phases{Hosts: []time.Duration{3 * ms, 8 * ms}, Leaves: []time.Duration{ms}}})
+	b := fluid.New(racks(t, 1, 2, 1), fluid.Config{Needs: policies.Progress, Heartbeat: 10 * ms, Resolution: 4 * ms, Phases: &engine.Phases{Hosts: []time.Duration{3 * ms, 8 * ms}, Leaves: []time.Duration{ms}}})
 	do(t, b, start(1, 0, 1, 100*mb, inf))
 	for _, at := range []time.Duration{4 * ms, 8 * ms, 16 * ms, 20 * ms, 24 * ms} {
 		if now, hbs := beats[engine.Heartbeat](t, b); now != at || len(hbs) != 1 {

@@ -32,8 +32,12 @@ type watching struct {
 	seen   map[jobs.AttemptID][]sample
 }
 
-func (w watching) Needs() policies.Needs {
-	return policies.Needs{EveryHeartbeat: true, TaskProgress: !w.hidden}
+func (w watching) Needs() policies.Facts {
+	needs := w.TaskScheduler.Needs() | policies.EveryHeartbeat
+	if !w.hidden {
+		needs |= policies.TaskProgress
+	}
+	return needs
 }
 
 func (w watching) New() policies.TaskInstance {
@@ -90,7 +94,7 @@ func TestProgressOfAttempts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := fluid.New(f, fluid.Config{Needs: e.Needs(), Heartbeat: time.Second, Stored: cfg.Stored, IgnoresProgress: e.IgnoresProgress(), Faults: faults,
+			b := fluid.New(f, fluid.Config{Needs: e.Needs(), Heartbeat: time.Second, Stored: cfg.Stored, Faults: faults,
 				Payload: func(units.Rate) units.Rate { return rate }})
 			if err := engine.Run(t.Context(), e, b, []engine.Arrival{{Event: engine.JobArrived{Job: 1}}}, nil); err != nil {
 				t.Fatal(err)

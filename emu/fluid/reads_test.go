@@ -7,6 +7,7 @@ import (
 	"testbed/emu/engine"
 	"testbed/emu/fault"
 	"testbed/emu/fluid"
+	"testbed/policies"
 	"testbed/policies/coflow"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -24,7 +25,7 @@ func runReads(t *testing.T, f *topo.Fabric, w workloads.Workload, on chosen, wri
 	}
 	cfg := engine.Config{Fabric: f, Coflow: coflow.Fair{}, Placement: on, DiskRate: write, Heartbeat: testBeat, Alpha: 0.2, Seed: 5, Stuck: testStuck, IDs: w.NextIDs()}
 	ends, failed = map[workloads.FlowID]time.Duration{}, map[workloads.FlowID]string{}
-	b := fluid.New(f, fluid.Config{DiskRate: write, ReadRate: read, Disks: count, Heartbeat: testBeat, Faults: steps, Detect: testDetect, Convergence: 50 * ms})
+	b := fluid.New(f, fluid.Config{Needs: policies.Progress, DiskRate: write, ReadRate: read, Disks: count, Heartbeat: testBeat, Faults: steps, Detect: testDetect, Convergence: 50 * ms})
 	runAndReplay(t, cfg, b, engine.Arrivals(w), func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
 		for _, ev := range evs {
 			if ev, ok := ev.(engine.TransferFinished); ok {

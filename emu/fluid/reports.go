@@ -8,6 +8,7 @@ import (
 
 	"testbed/emu/engine"
 	"testbed/emu/simtime"
+	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -51,7 +52,7 @@ func (x *reports) init(b *Backend) {
 	x.wiped = slices.Repeat([]time.Duration{-1}, n)
 	x.writing, x.begun = make([][]workloads.BlockID, n), make([][]workloads.BlockID, n)
 	if cfg := &b.cfg; cfg.Heartbeat > 0 {
-		x.agenda = engine.NewAgenda(b.fabric, cfg.Heartbeat, cfg.Phases, cfg.Needs.LinkLoad)
+		x.agenda = engine.NewAgenda(b.fabric, cfg.Heartbeat, cfg.Phases, cfg.Needs.Has(policies.LinkLoad))
 	}
 }
 
@@ -220,7 +221,7 @@ func (x *reports) arising(evs []engine.Event) []engine.Event {
 	if x.b.clock.Until(x.due()) > 0 {
 		return evs
 	}
-	if x.b.cfg.Needs.TaskProgress {
+	if x.b.cfg.Needs.Has(policies.TaskProgress) {
 		evs = x.b.tasks.progress(evs, x.reporting())
 	}
 	for x.b.clock.Until(x.due()) <= 0 {
@@ -277,7 +278,7 @@ func (x *reports) disk(h topo.HostID) engine.DiskReport {
 
 // shared notes the loads of links after a computation of rates, if a policy needs them.
 func (x *reports) shared() {
-	if !x.b.cfg.Needs.OracleLoad {
+	if !x.b.cfg.Needs.Has(policies.OracleLoad) {
 		return
 	}
 	x.rates = make([]units.Rate, len(x.b.fabric.Links()))

@@ -43,7 +43,7 @@ func beats[E engine.Event](t testing.TB, b *fluid.Backend) (time.Duration, []E) 
 // Hosts report the used space of their disks and the blocks that began since the last
 // report. A block counts with its full size from its begin until it is abandoned.
 func TestReportsOfDisks(t *testing.T) {
-	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{DiskRate: units.Gbps, Heartbeat: 10 * ms})
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, DiskRate: units.Gbps, Heartbeat: 10 * ms})
 	ids := func(ids ...workloads.BlockID) []workloads.BlockID { return ids }
 	want := func(at time.Duration, disks ...engine.DiskReport) {
 		t.Helper()
@@ -74,7 +74,7 @@ func TestReportsOfDeletedBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := fluid.New(f, fluid.Config{DiskRate: 8 * units.Mbps, Heartbeat: testBeat, Faults: steps, Detect: testDetect})
+		b := fluid.New(f, fluid.Config{Needs: policies.Progress, DiskRate: 8 * units.Mbps, Heartbeat: testBeat, Faults: steps, Detect: testDetect})
 		do(t, b, block(1, 0, mb/1000, 1, 2), block(2, 0, mb/500, 1, 2), start(1, 3, 0, mb, units.Mbps)) // the flow lasts
 		used := func(until time.Duration) (out []units.Bytes) {
 			t.Helper()
@@ -115,7 +115,7 @@ func TestReportsOfDisksUnderFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := fluid.New(f, fluid.Config{DiskRate: 8 * units.Mbps, Heartbeat: testBeat, Faults: steps, Detect: testDetect})
+		b := fluid.New(f, fluid.Config{Needs: policies.Progress, DiskRate: 8 * units.Mbps, Heartbeat: testBeat, Faults: steps, Detect: testDetect})
 		do(t, b, block(1, 0, mb/1000, 2), block(2, 0, 3*mb, 1, 2))
 		for {
 			now, hbs := beats[engine.Heartbeat](t, b)
@@ -141,10 +141,10 @@ func TestReportsOfDisksUnderFaults(t *testing.T) {
 // policy needs them. The counters of racks exclude traffic inside the rack.
 func TestLoadsAndRacks(t *testing.T) {
 	f := racks(t, 2, 2, 2) // uplinks of 1 Gbps
-	for _, needs := range []policies.Needs{{LinkLoad: true}, {LinkLoad: true, OracleLoad: true}} {
-		b := fluid.New(f, fluid.Config{Heartbeat: 10 * ms, Needs: needs})
+	for _, needs := range []policies.Facts{policies.LinkLoad, policies.LinkLoad | policies.OracleLoad} {
+		b := fluid.New(f, fluid.Config{Heartbeat: 10 * ms, Needs: needs | policies.Progress})
 		loads := func(rates map[topo.LinkID]units.Rate) []engine.Event {
-			if !needs.OracleLoad {
+			if !needs.Has(policies.OracleLoad) {
 				return nil
 			}
 			out := make([]units.Rate, len(f.Links()))
@@ -170,7 +170,7 @@ func TestLoadsAndRacks(t *testing.T) {
 // Loads are those up to the current time: a flow that ends now is part of them.
 func TestLoadsIncludeEnds(t *testing.T) {
 	f := racks(t, 1, 2, 1)
-	b := fluid.New(f, fluid.Config{Needs: policies.Needs{OracleLoad: true}})
+	b := fluid.New(f, fluid.Config{Needs: policies.OracleLoad | policies.Progress})
 	do(t, b, start(1, 0, 1, mb, inf))
 	rates := make([]units.Rate, len(f.Links()))
 	rates[f.HostUp(0)], rates[f.HostDown(1)] = units.Gbps, units.Gbps
@@ -188,7 +188,7 @@ func TestReportFaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := fluid.New(f, fluid.Config{Heartbeat: 10 * ms, Faults: steps, Detect: time.Second})
+	b := fluid.New(f, fluid.Config{Needs: policies.Progress, Heartbeat: 10 * ms, Faults: steps, Detect: time.Second})
 	do(t, b, start(1, 0, 1, 100*mb, 80*units.Mbps), start(2, 0, 2, 100*mb, 80*units.Mbps)) // 10 KB per ms
 	var got []string
 	for {
@@ -344,7 +344,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	be := fluid.New(f, fluid.Config{DiskRate: units.Gbps, Heartbeat: ms})
+	be := fluid.New(f, fluid.Config{Needs: policies.Progress, DiskRate: units.Gbps, Heartbeat: ms})
 	for i := range 1000 {
 		h := topo.HostID(3 * i % 3000)
 		do(b, be, block(workloads.BlockID(i), h, 1e15, (h+1)%3000, (h+21)%3000, (h+22)%3000))

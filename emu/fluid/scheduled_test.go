@@ -11,6 +11,7 @@ import (
 	"testbed/emu/fault"
 	"testbed/emu/fluid"
 	"testbed/hosts/wire"
+	"testbed/policies"
 	"testbed/policies/coflow"
 	schedulers "testbed/policies/tasks"
 	"testbed/topo"
@@ -63,7 +64,7 @@ func (c taskCluster) run(t *testing.T) moments {
 	const disk = 400 * units.Mbps
 	cfg := engine.Config{Fabric: f, Coflow: coflow.Fair{}, Placement: c.on, DiskRate: disk, Heartbeat: time.Second, Alpha: 0.2, Seed: 5, Tasks: tasks,
 		IDs: workloads.IDs{Coflow: 1, Flow: 1, Block: workloads.BlockID(len(tasks.Stored))}}
-	b := fluid.New(f, fluid.Config{DiskRate: disk, Heartbeat: time.Second, Stored: tasks.Stored, Faults: steps, Detect: 3 * time.Second})
+	b := fluid.New(f, fluid.Config{Needs: policies.Progress, DiskRate: disk, Heartbeat: time.Second, Stored: tasks.Stored, Faults: steps, Detect: 3 * time.Second})
 	out := moments{}
 	runAndReplay(t, cfg, b, arrivals, func(now time.Duration, evs []engine.Event, cmds []engine.Command) error {
 		for _, cmd := range cmds {

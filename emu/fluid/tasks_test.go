@@ -17,6 +17,7 @@ import (
 	"testbed/emu/fault"
 	"testbed/emu/fluid"
 	"testbed/hosts/wire"
+	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -70,12 +71,6 @@ func slowing(c engine.Command, onset units.Bytes, slow, served units.Rate) engin
 func computed(i int) engine.Event { return engine.TaskComputed{Attempt: attempt(i)} }
 func spilled(i int) engine.Event  { return engine.OutputSpilled{Attempt: attempt(i)} }
 
-// without returns a configuration in which only ends are reported.
-func without(cfg fluid.Config) fluid.Config {
-	cfg.IgnoresProgress = true
-	return cfg
-}
-
 // ending is an event with its time.
 type ending struct {
 	At time.Duration
@@ -101,7 +96,7 @@ func until(t testing.TB, b *fluid.Backend, end time.Duration) (out []ending) {
 // Computing takes its time, from the moment of the command. What ends at one moment is in one batch,
 // in order of ID: flows, blocks, attempts that have computed, spilled outputs.
 func TestCompute(t *testing.T) {
-	b := fluid.New(racks(t, 1, 4, 1), without(fluid.Config{DiskRate: 400 * units.Mbps}))
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{DiskRate: 400 * units.Mbps})
 	do(t, b, compute(9, 0, 100*ms), compute(3, 1, 0), compute(2, 0, 0), engine.MarkTask{Moment: wire.AttemptStarted, Attempt: attempt(2)},
 		engine.Mark{Kind: engine.MarkCoflowClosed}, engine.Mark{Kind: engine.MarkFlowStopped}, engine.Mark{Kind: engine.MarkBlockStopped})
 	wants(t, b, engine.NextNever, 0, computed(2), computed(3))
@@ -134,7 +129,7 @@ func TestSpill(t *testing.T) {
 		{"no limit", 0, 1, []ending{{0, durable}, {0, spilled(1)}, {0, spilled(2)}, {0, spilled(4)}, {0, spilled(5)}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := fluid.New(racks(t, 1, 4, 1), fluid.Config{DiskRate: tt.rate, Disks: tt.disks})
+			b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, DiskRate: tt.rate, Disks: tt.disks})
 			do(t, b, cmds...)
 			if d := gocmp.Diff(tt.want, until(t, b, time.Second)); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
@@ -145,7 +140,7 @@ func TestSpill(t *testing.T) {
 
 // Spills cross no link, leave reads alone, and do not count as disk use.
 func TestSpillsUseOnlyTheDisk(t *testing.T) {
-	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{DiskRate: 400 * units.Mbps, ReadRate: 400 * units.Mbps, Heartbeat: 30 * ms, Stored: stored(0)})
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, DiskRate: 400 * units.Mbps, ReadRate: 400 * units.Mbps, Heartbeat: 30 * ms, Stored: stored(0)})
 	do(t, b, spill(1, 0, mb), read(2, 0, 0, 0), start(3, 0, 1, 5*mb/2, inf))
 	got := until(t, b, 29*ms)
 	if d := gocmp.Diff([]ending{{20 * ms, finished(2)}, {20 * ms, finished(3)}, {20 * ms, spilled(1)}}, got); d != "" {
@@ -207,7 +202,7 @@ func TestTaskRates(t *testing.T) {
 		{"slow processor of the source", 0, fault.Timeline{slow(0, 0.25, 0)}, []engine.Command{fetch(1, 0, 1, 0, r100, inf)}, []ending{{80 * ms, finished(1)}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := fluid.New(racks(t, 1, 4, 1), fluid.Config{ReadRate: tt.read, Stored: stored(0), Faults: tt.faults})
+			b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, ReadRate: tt.read, Stored: stored(0), Faults: tt.faults})
 			await(t, b, 0) // applies faults at 0
 			do(t, b, tt.cmds...)
 			if d := gocmp.Diff(tt.want, until(t, b, time.Second)); d != "" {
@@ -219,7 +214,7 @@ func TestTaskRates(t *testing.T) {
 
 // A ceiling set later applies while it is below the rate of the task.
 func TestTaskRateUnderChangingCeiling(t *testing.T) {
-	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Stored: stored(0)})
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, Stored: stored(0)})
 	do(t, b, fetch(1, 0, 1, 0, 200*units.Mbps, 0))
 	wants(t, b, 10*ms, 10*ms)
 	ceiling := func(r units.Rate) { do(t, b, engine.SetCeiling{Flow: 1, Ceiling: r}) }
@@ -236,7 +231,7 @@ func TestTaskRateUnderChangingCeiling(t *testing.T) {
 // Stored blocks are on the disks of a host round-robin, before the blocks that are written.
 func TestStored(t *testing.T) {
 	cfg := fluid.Config{DiskRate: 400 * units.Mbps, ReadRate: 400 * units.Mbps, Disks: 2, Stored: stored(0, 0, 0)}
-	b := fluid.New(racks(t, 1, 4, 1), without(cfg))
+	b := fluid.New(racks(t, 1, 4, 1), cfg)
 	// Blocks 0 and 2 are on one disk; the spill is on the other one, which the written block 9 follows.
 	do(t, b, read(1, 0, 0, 0), read(2, 0, 1, 0), fetch(3, 0, 1, 2, 0, inf), spill(4, 0, mb), block(9, 0, mb, 0))
 	wants(t, b, engine.NextNever, 20*ms, progress(2, int(mb)), finished(2), engine.BlockDurable{Block: 9}, spilled(4))
@@ -245,12 +240,12 @@ func TestStored(t *testing.T) {
 	wants(t, b, engine.NextNever, 60*ms, progress(5, int(mb)), finished(5))
 	// Disks do not limit reads of blocks in memory, which take a place in the turn of the disks all the same.
 	cfg.Stored[0].Cached = true
-	b = fluid.New(racks(t, 1, 4, 1), without(cfg))
+	b = fluid.New(racks(t, 1, 4, 1), cfg)
 	do(t, b, read(1, 0, 0, 200*units.Mbps), read(2, 0, 2, 0), fetch(3, 0, 1, 0, 200*units.Mbps, inf))
 	wants(t, b, engine.NextNever, 20*ms, progress(2, int(mb)), finished(2))
 	wants(t, b, engine.NextNever, 40*ms, progress(1, int(mb), 3, int(mb)), finished(1), finished(3))
 	for _, bad := range [][]engine.StoredBlock{stored(4), stored(-1), append(stored(1), stored(1)...)} {
-		if _, _, err := fluid.New(racks(t, 1, 4, 1), fluid.Config{Stored: bad}).Await(t.Context(), ms); err == nil || !strings.Contains(err.Error(), "stored block 0 on hosts") {
+		if _, _, err := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, Stored: bad}).Await(t.Context(), ms); err == nil || !strings.Contains(err.Error(), "stored block 0 on hosts") {
 			t.Errorf("stored %v: error %v", bad, err)
 		}
 	}
@@ -259,7 +254,7 @@ func TestStored(t *testing.T) {
 // No event follows the stop of an attempt, and the others get its share. A stopped or dropped output
 // can be spilled again.
 func TestStopTask(t *testing.T) {
-	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{DiskRate: 400 * units.Mbps})
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, DiskRate: 400 * units.Mbps})
 	do(t, b, compute(1, 0, 50*ms), compute(2, 0, 50*ms), spill(1, 0, mb), spill(3, 0, mb), stopTask(8, 0))
 	wants(t, b, 20*ms, 20*ms)
 	do(t, b, stopTask(1, 0), engine.DropOutputs{Job: 1})
@@ -285,8 +280,8 @@ func TestStopTask(t *testing.T) {
 // A crash ends what a host computes, spills and reads from its disks. Work that the engine starts
 // before it notices is lost too. After the return the host works again.
 func TestTasksOfACrashedHost(t *testing.T) {
-	b := fluid.New(racks(t, 1, 4, 1), without(fluid.Config{DiskRate: 400 * units.Mbps, ReadRate: 400 * units.Mbps, Stored: stored(0, 0, 0, 1), Detect: 50 * ms,
-		Faults: fault.Timeline{{At: 10 * ms, Action: fault.Crash{Host: 0}}, {At: 100 * ms, Action: fault.Return{Host: 0}}}}))
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{DiskRate: 400 * units.Mbps, ReadRate: 400 * units.Mbps, Stored: stored(0, 0, 0, 1), Detect: 50 * ms,
+		Faults: fault.Timeline{{At: 10 * ms, Action: fault.Crash{Host: 0}}, {At: 100 * ms, Action: fault.Return{Host: 0}}}})
 	work := func(i int) {
 		do(t, b, compute(i, 0, 30*ms), spill(i, 0, mb), read(workloads.FlowID(i), 0, 0, 0))
 	}
@@ -313,7 +308,7 @@ func TestComputeOnASlowProcessor(t *testing.T) {
 	cpu := func(at time.Duration, share float64) fault.Step {
 		return fault.Step{At: at, Action: fault.SetCPU{Host: 0, Share: share}}
 	}
-	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{DiskRate: 400 * units.Mbps, Faults: fault.Timeline{cpu(40*ms, 0.25), cpu(80*ms, 0.5), cpu(100*ms, 1)}})
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, DiskRate: 400 * units.Mbps, Faults: fault.Timeline{cpu(40*ms, 0.25), cpu(80*ms, 0.5), cpu(100*ms, 1)}})
 	do(t, b, compute(1, 0, 100*ms), compute(2, 1, 100*ms), compute(3, 0, 49*ms))
 	if got := until(t, b, 44*ms); got != nil {
 		t.Errorf("events %v", got)
@@ -332,7 +327,7 @@ func TestComputeOnAStoppedProcessor(t *testing.T) {
 	cpu := func(at time.Duration, share float64) fault.Step {
 		return fault.Step{At: at, Action: fault.SetCPU{Host: 0, Share: share}}
 	}
-	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Faults: fault.Timeline{cpu(40*ms, 1e-300), cpu(time.Hour, 1)}})
+	b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, Faults: fault.Timeline{cpu(40*ms, 1e-300), cpu(time.Hour, 1)}})
 	do(t, b, compute(1, 0, 100*ms))
 	if d := gocmp.Diff([]ending{{time.Hour + 60*ms, computed(1)}}, until(t, b, 2*time.Hour)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -341,7 +336,7 @@ func TestComputeOnAStoppedProcessor(t *testing.T) {
 
 // While a job is unfinished, heartbeats are worth waiting for, but not for ever.
 func TestWaitForHeartbeats(t *testing.T) {
-	b := fluid.New(racks(t, 1, 2, 1), without(fluid.Config{Heartbeat: 20 * time.Minute}))
+	b := fluid.New(racks(t, 1, 2, 1), fluid.Config{Heartbeat: 20 * time.Minute})
 	mark := func(m wire.Moment) { do(t, b, engine.MarkTask{Moment: m, Attempt: attempt(0)}) }
 	mark(wire.JobSubmitted)
 	do(t, b, start(1, 0, 1, mb, 0)) // paused
@@ -367,7 +362,7 @@ func TestWaitForHeartbeats(t *testing.T) {
 // With a resolution, ends wait for its next multiple or for another event, and bytes are counted once.
 func TestResolution(t *testing.T) {
 	f := racks(t, 2, 3, 2)
-	cfg := without(fluid.Config{DiskRate: 400 * units.Mbps, Resolution: 5 * ms})
+	cfg := fluid.Config{DiskRate: 400 * units.Mbps, Resolution: 5 * ms}
 	b := fluid.New(f, cfg)
 	do(t, b, start(1, 0, 1, mb, inf), compute(1, 0, ms), compute(2, 0, 5*ms), spill(3, 0, mb/8), block(4, 2, mb, 2))
 	wants(t, b, engine.NextNever, 5*ms, computed(1), computed(2), spilled(3))
@@ -432,7 +427,7 @@ func TestDoRefusesTasks(t *testing.T) {
 		{"read on an unknown host", read(1, 4, 0, 0), "expected a host of the fabric"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := fluid.New(racks(t, 1, 4, 1), fluid.Config{DiskRate: units.Mbps, Stored: stored(0)})
+			b := fluid.New(racks(t, 1, 4, 1), fluid.Config{Needs: policies.Progress, DiskRate: units.Mbps, Stored: stored(0)})
 			do(t, b, spill(7, 0, 0), compute(0, 0, ms), spill(0, 0, mb))
 			wants(t, b, 0, 0, spilled(7))
 			if err := b.Do(t.Context(), []engine.Command{tt.cmd}); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -574,7 +569,7 @@ func TestTasksAgreeWithSlow(t *testing.T) {
 			}
 			ops = append(ops, o)
 		}
-		b := fluid.New(f, fluid.Config{DiskRate: rate, ReadRate: rate, Faults: faults, Detect: 20 * ms, Stored: stored(0, 1, 2)})
+		b := fluid.New(f, fluid.Config{Needs: policies.Progress, DiskRate: rate, ReadRate: rate, Faults: faults, Detect: 20 * ms, Stored: stored(0, 1, 2)})
 		got := map[int]time.Duration{}
 		now := time.Duration(0)
 		record := func(evs []engine.Event) {
@@ -656,7 +651,7 @@ func BenchmarkTasks(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					rng := rand.New(rand.NewPCG(1, 2))
-					be := fluid.New(f, fluid.Config{DiskRate: 800 * units.Mbps, ReadRate: 800 * units.Mbps, Disks: 2, Stored: stored, IgnoresProgress: true, Heartbeat: 3 * time.Second})
+					be := fluid.New(f, fluid.Config{DiskRate: 800 * units.Mbps, ReadRate: 800 * units.Mbps, Disks: 2, Stored: stored, Heartbeat: 3 * time.Second})
 					read := func(i int) engine.Command {
 						rate := 64 * units.Mbps
 						if rates == "different" {

@@ -66,7 +66,7 @@ func completionTimes(t testing.TB, f *topo.Fabric, p policies.CoflowScheduler, c
 		}
 		return nil
 	}
-	b := fluid.New(f, fluid.Config{})
+	b := fluid.New(f, fluid.Config{Needs: policies.Progress})
 	if err := engine.Run(t.Context(), e, b, engine.Arrivals(workloads.Workload{Coflows: coflows}), observe); err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +96,8 @@ func first150(t testing.TB) (coflows []workloads.Coflow, ports int) {
 // from the flows.
 type greedySEBF struct{}
 
-func (greedySEBF) Needs() policies.Needs {
-	return policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}}
+func (greedySEBF) Needs() policies.Facts {
+	return policies.Sizes | policies.Flows
 }
 
 func (p greedySEBF) New() policies.CoflowInstance { return p }

@@ -47,8 +47,8 @@ type progressWatch struct {
 	seen map[jobs.AttemptID][]float64
 }
 
-func (w progressWatch) Needs() policies.Needs {
-	return policies.Needs{EveryHeartbeat: true, TaskProgress: true}
+func (w progressWatch) Needs() policies.Facts {
+	return w.TaskScheduler.Needs() | policies.EveryHeartbeat | policies.TaskProgress
 }
 
 func (w progressWatch) New() policies.TaskInstance {

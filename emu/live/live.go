@@ -64,9 +64,9 @@ type Config struct {
 	// Heartbeat is the interval of the reports of hosts and leaves, and Phases are the times of their first ones.
 	Heartbeat time.Duration
 	Phases    *engine.Phases
-	// Needs is what the policies need. Leaves report if it has policies.Needs.LinkLoad; the loads of
-	// links are reported if it has policies.Needs.OracleLoad.
-	Needs      policies.Needs
+	// Needs is what the policies need. Leaves report if it has policies.LinkLoad; the loads of
+	// links are reported if it has policies.OracleLoad.
+	Needs      policies.Facts
 	Seed       uint64 // of the jitter
 	Congestion string // of all connections, as the plan states it; "" is any
 	Settings   Settings
@@ -322,7 +322,7 @@ func (b *Backend) start(ctx context.Context) (err error) {
 		return nil
 	})
 	b.work.Go(func() error { b.reports.deliver(b.during); return nil })
-	if cfg.Needs.OracleLoad {
+	if cfg.Needs.Has(policies.OracleLoad) {
 		b.every(cfg.Settings.Look, b.reports.look())
 	}
 	if len(cfg.Faults) > 0 {

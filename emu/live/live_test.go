@@ -36,11 +36,11 @@ type rig struct {
 
 func newRig(t *testing.T, hostLink units.Rate, disks []units.Rate) *rig {
 	t.Helper()
-	return newRigOf(t, hostLink, disks, nil, policies.Needs{})
+	return newRigOf(t, hostLink, disks, nil, 0)
 }
 
 // newRigOf also captures links, named by patterns, and reports what policies need.
-func newRigOf(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []string, needs policies.Needs) *rig {
+func newRigOf(t *testing.T, hostLink units.Rate, disks []units.Rate, patterns []string, needs policies.Facts) *rig {
 	t.Helper()
 	return newRigWith(t, hostLink, disks, patterns, nil, func(c *Config) { c.Needs = needs })
 }

@@ -74,7 +74,7 @@ func look(t *testing.T, dir, name, device string) (all map[string]seen, nic pcap
 // their bytes are what hosts say and what their counters say.
 func TestCapturedLinks(t *testing.T) {
 	t.Parallel()
-	r := newRigOf(t, 50*units.Mbps, nil, []string{"leaf*>h*", "leaf*<>spine*"}, policies.Needs{})
+	r := newRigOf(t, 50*units.Mbps, nil, []string{"leaf*>h*", "leaf*<>spine*"}, 0)
 	f := r.fabric
 	// Less than the queues hold, so that nothing is dropped; one stays in its rack.
 	sent := []workloads.Flow{{ID: 1, Src: 0, Dst: 4, Size: 40 * units.KB}, {ID: 2, Src: 1, Dst: 5, Size: 20 * units.KB}, {ID: 3, Src: 0, Dst: 2, Size: 10 * units.KB}}

@@ -11,6 +11,7 @@ import (
 	"testbed/emu/fault"
 	"testbed/emu/kernel"
 	"testbed/emu/plan"
+	"testbed/policies"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -43,7 +44,7 @@ type late struct {
 func newReports(b *Backend) (*reports, error) {
 	n := b.cfg.Fabric.Hosts()
 	x := &reports{b: b, begun: make([][]workloads.BlockID, n), kick: make(chan struct{}, 1), lost: make([]bool, n), by: make([]time.Duration, n)}
-	if !b.cfg.Needs.LinkLoad || b.cfg.Fabric.Racks() == 1 || b.cfg.Fabric.Spines() == 0 {
+	if !b.cfg.Needs.Has(policies.LinkLoad) || b.cfg.Fabric.Racks() == 1 || b.cfg.Fabric.Spines() == 0 {
 		return x, nil
 	}
 	for r := range topo.RackID(b.cfg.Fabric.Racks()) {

@@ -54,7 +54,7 @@ func TestReportsAtPhasesOnPackets(t *testing.T) {
 	}
 	phases := &engine.Phases{Hosts: at(5, 1, 3, 6, 2, 4), Leaves: at(6, 2)}
 	r := newRigWith(t, 20*units.Mbps, nil, nil, nil, func(c *Config) {
-		c.Heartbeat, c.Phases, c.Needs = interval, phases, policies.Needs{LinkLoad: true}
+		c.Heartbeat, c.Phases, c.Needs = interval, phases, policies.LinkLoad
 	})
 	least := map[engine.Reporter]time.Duration{}
 	note := func(who engine.Reporter, made time.Duration) {
@@ -89,7 +89,7 @@ func TestReportsAtPhasesOnPackets(t *testing.T) {
 // policy needs them, the loads of all links are reported.
 func TestReportsOnPackets(t *testing.T) {
 	t.Parallel()
-	r := newRigOf(t, 20*units.Mbps, slices.Repeat([]units.Rate{10 * units.Mbps}, 6), nil, policies.Needs{LinkLoad: true, OracleLoad: true})
+	r := newRigOf(t, 20*units.Mbps, slices.Repeat([]units.Rate{10 * units.Mbps}, 6), nil, policies.LinkLoad|policies.OracleLoad)
 	f := r.fabric
 	const size, small = 600 * units.KB, 2 * units.KB // half a second on a disk, and next to nothing
 	of := func(id workloads.BlockID, size units.Bytes) workloads.Block {

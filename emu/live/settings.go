@@ -83,7 +83,7 @@ type Settings struct {
 	// Probe is the sleep whose overshoot is the scheduling lateness.
 	Probe time.Duration `json:"probe_ns"`
 	// Look is the time over which loads of all links are measured for a policy that
-	// needs them, one look after the other (policies.Needs.OracleLoad).
+	// needs them, one look after the other (policies.OracleLoad).
 	Look time.Duration `json:"look_ns"`
 	// Beats is the largest number of hosts and leaves that report at one moment, and BeatGap the time until
 	// the next ones do that are due, so that ends of transfers need not wait until the engine has handled

@@ -118,10 +118,8 @@ type observed struct {
 }
 
 // Needs, New and Assign make a strike a scheduler that kills the victim.
-func (s *strike) Needs() policies.Needs {
-	n := s.Scheduler.Needs()
-	n.EveryHeartbeat = true
-	return n
+func (s *strike) Needs() policies.Facts {
+	return s.Scheduler.Needs() | policies.EveryHeartbeat
 }
 
 func (s *strike) New() policies.TaskInstance {

@@ -84,7 +84,7 @@ func (b *Backend) compute(c engine.Compute) {
 
 // computed returns the event about the attempts that compute on some hosts; none if no policy needs it.
 func (b *Backend) computed(on []topo.HostID) []engine.Event {
-	if !b.cfg.Needs.TaskProgress {
+	if !b.cfg.Needs.Has(policies.TaskProgress) {
 		return nil
 	}
 	done := map[jobs.AttemptID]float64{}

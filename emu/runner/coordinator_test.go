@@ -85,7 +85,7 @@ func (p *paced) Await(context.Context, time.Duration) (time.Duration, []engine.E
 // periodic lets everything go, every so often.
 type periodic time.Duration
 
-func (periodic) Needs() policies.Needs                               { return policies.Needs{} }
+func (periodic) Needs() policies.Facts                               { return 0 }
 func (p periodic) New() policies.CoflowInstance                      { return p }
 func (p periodic) Triggers() policies.Triggers                       { return policies.Triggers{Every: time.Duration(p)} }
 func (periodic) Decide(v *policies.CoflowView, s *policies.Schedule) {}

@@ -23,7 +23,7 @@ func (t *trial) fork(after func() (int, error)) (*engine.Fork, error) {
 	if t.s.Spec.ForkAt == 0 {
 		return nil, nil
 	}
-	f := &engine.Fork{At: t.s.Spec.ForkAt}
+	f := &engine.Fork{At: t.s.Spec.ForkAt, Unlimited: true}
 	first := t.of.arms[0].Policies[catalog.RoleCoflow]
 	next := make([]policies.CoflowScheduler, len(t.of.arms)) // by place; nil is the first one
 	for i, a := range t.of.arms {
@@ -32,10 +32,8 @@ func (t *trial) fork(after func() (int, error)) (*engine.Fork, error) {
 		if err != nil {
 			return nil, err
 		}
-		if i == 0 {
-			f.Needs = p.Needs()
-		}
-		f.Needs = f.Needs.With(p.Needs())
+		f.Needs |= p.Needs()
+		f.Unlimited = f.Unlimited && policies.IsUnlimited(p)
 		if !reflect.DeepEqual(named, first) {
 			next[i] = p
 		}

@@ -82,7 +82,7 @@ func Record(ctx context.Context, dir string, o RecordOptions, w io.Writer) (*Rec
 }
 
 // needsOf returns the facts that views of a role show.
-func needsOf(cfg *engine.Config, role string) policies.Needs {
+func needsOf(cfg *engine.Config, role string) policies.Facts {
 	switch role {
 	case catalog.RoleCoflow:
 		return engine.Observed(cfg.Coflow.Needs())

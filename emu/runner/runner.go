@@ -386,7 +386,7 @@ func (t *trial) simulate(ctx context.Context, log string, meter *metrics.Meter, 
 	if t.s.Spec.Disk != nil {
 		cfg.DiskRate, cfg.ReadRate, cfg.Disks = t.s.Spec.Disk.Write, t.s.Spec.Disk.ReadRate(), t.s.Spec.Disk.Count
 	}
-	cfg.IgnoresProgress, cfg.Stored, cfg.Resolution = e.IgnoresProgress(), t.stored, t.s.Spec.Fluid.Resolution
+	cfg.Stored, cfg.Resolution = t.stored, t.s.Spec.Fluid.Resolution
 	if meter != nil {
 		cfg.Carried = func(now time.Duration, bytes []float64) { meter.Read(now-cfg.Heartbeat, bytes) }
 	}

@@ -233,8 +233,8 @@ func (w *watched) shown(problem error) (file []byte, view json.RawMessage) {
 }
 
 // needsOf returns the needs of a policy of any role.
-func needsOf(made any) policies.Needs {
-	return made.(interface{ Needs() policies.Needs }).Needs()
+func needsOf(made any) policies.Facts {
+	return made.(interface{ Needs() policies.Facts }).Needs()
 }
 
 // watchedCoflow makes instances that are watched.
@@ -332,7 +332,7 @@ type watchedBatcher struct {
 }
 
 // Needs and Place are those of the watched policy.
-func (p watchedBatcher) Needs() policies.Needs { return p.Batcher.Needs() }
+func (p watchedBatcher) Needs() policies.Facts { return p.Batcher.Needs() }
 
 // Place implements policies.Placer.
 func (p watchedBatcher) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {

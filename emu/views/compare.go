@@ -46,7 +46,7 @@ func Compare(ctx context.Context, r *Reader, p Policy) (out *Compared, err error
 			err = closing
 		}
 	}()
-	if names := lacks(r.Needs, s.Needs); len(names) > 0 {
+	if names := r.Needs.Lacks(s.Needs); len(names) > 0 {
 		return nil, fmt.Errorf("the policy needs %s, which views of %s do not show: record an arm whose policy needs the same",
 			strings.Join(names, ", "), r.Policy)
 	}

@@ -30,7 +30,7 @@ type Policy struct {
 
 // Subject is an instance of a policy that answers.
 type Subject struct {
-	Needs  policies.Needs
+	Needs  policies.Facts
 	coflow policies.CoflowInstance
 	tasks  policies.TaskInstance
 	place  policies.Placer

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 
 	"testbed/policies"
@@ -24,7 +23,7 @@ import (
 )
 
 // Format is the version of the files.
-const Format = 1
+const Format = 2
 
 // Limits bound the files.
 type Limits struct {
@@ -46,7 +45,7 @@ type Header struct {
 	Repeat int    `json:"repeat"`
 	Seed   uint64 `json:"seed"` // of placement, and of policies outside of the program
 	// Needs are the facts that the views show.
-	Needs  policies.Needs `json:"needs"`
+	Needs  policies.Facts `json:"needs"`
 	Fabric topo.LeafSpine `json:"fabric"`
 	// Problem is why the last answer breaks the contract; "" if none does.
 	Problem string `json:"problem,omitempty"`
@@ -385,33 +384,4 @@ func (x *Reader) check(d *Decision) error {
 		}
 	}
 	return nil
-}
-
-// lacks returns the facts that a policy needs and the views do not show, by the names of fields of policies.Needs.
-func lacks(shown, needs policies.Needs) (names []string) {
-	has := reflect.ValueOf(shown)
-	want := reflect.ValueOf(needs)
-	for _, f := range reflect.VisibleFields(want.Type()) {
-		if f.Anonymous {
-			continue
-		}
-		shows, wants := has.FieldByIndex(f.Index).Bool(), want.FieldByIndex(f.Index).Bool()
-		switch f.Name {
-		case "IgnoresProgress", "IgnoresLinks": // what the views leave out
-			if shows && !wants {
-				names = append(names, strings.TrimPrefix(f.Name, "Ignores"))
-			}
-			continue
-		case "Unlimited", "AsksPending":
-			continue
-		case "Totals":
-			shows = shows || shown.Sizes
-		case "NewFlows", "PilotFlows":
-			shows = shows || shown.Flows
-		}
-		if wants && !shows {
-			names = append(names, f.Name)
-		}
-	}
-	return names
 }

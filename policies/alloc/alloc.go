@@ -98,7 +98,7 @@ const (
 // Flows of rule Free get max-min fair shares of the capacity that all other steps leave.
 // With ceilings set, they get +Inf instead, for a transport that shares this capacity
 // itself.
-func (s *Allocator) Share(sch *policies.Schedule, demands []*Demand, capacity []float64, knows policies.Needs, ceilings bool) error {
+func (s *Allocator) Share(sch *policies.Schedule, demands []*Demand, capacity []float64, knows policies.Facts, ceilings bool) error {
 	known := s.known(capacity)
 	err := s.check(sch, demands, capacity, known, knows)
 	s.keeps = err == nil && keepable(sch, ceilings)
@@ -128,7 +128,7 @@ func (s *Allocator) Share(sch *policies.Schedule, demands []*Demand, capacity []
 
 // check returns the first error that does not depend on rates. Known capacities have been
 // checked before.
-func (s *Allocator) check(sch *policies.Schedule, demands []*Demand, capacity []float64, known bool, knows policies.Needs) error {
+func (s *Allocator) check(sch *policies.Schedule, demands []*Demand, capacity []float64, known bool, knows policies.Facts) error {
 	links := len(capacity)
 	for l, c := range capacity {
 		if known {
@@ -163,7 +163,7 @@ func (s *Allocator) check(sch *policies.Schedule, demands []*Demand, capacity []
 	return nil
 }
 
-func (s *Allocator) checkStep(sch *policies.Schedule, i, coflows int, knows policies.Needs) error {
+func (s *Allocator) checkStep(sch *policies.Schedule, i, coflows int, knows policies.Facts) error {
 	st := &sch.Steps[i]
 	switch {
 	case st.Rule > policies.Explicit:
@@ -180,8 +180,8 @@ func (s *Allocator) checkStep(sch *policies.Schedule, i, coflows int, knows poli
 		return fmt.Errorf("within %v: must be 0, or more with rule MADD", st.Within)
 	case len(st.Rates) > 0 && st.Rule != policies.Explicit:
 		return fmt.Errorf("%d rates of flows: must be given only with rule Explicit", len(st.Rates))
-	case st.Rule == policies.MADD && !knows.Sizes:
-		return errors.New("the rule needs flow sizes, which the policy does not declare: set Sizes in its Needs")
+	case st.Rule == policies.MADD && !knows.Has(policies.Sizes):
+		return errors.New("the rule needs flow sizes, which the policy does not declare: name Sizes in its Needs")
 	}
 	if st.Rule == policies.Explicit {
 		return nil

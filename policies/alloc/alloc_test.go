@@ -97,7 +97,7 @@ func TestRules(t *testing.T) {
 			}
 			var s Allocator
 			sch := &policies.Schedule{Steps: tc.steps, Budgets: tc.budgets}
-			if err := s.Share(sch, demands, capacity, policies.Needs{Sizes: true}, false); err != nil {
+			if err := s.Share(sch, demands, capacity, policies.Sizes, false); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, ratesOf(demands), near); diff != "" {
@@ -111,24 +111,24 @@ func TestErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		sch   policies.Schedule
-		knows policies.Needs
+		knows policies.Facts
 		want  string
 	}{
-		{"sizes", policies.Schedule{Steps: []policies.Step{all(policies.MADD, 0)}}, policies.Needs{}, "step 0 (MADD): the rule needs flow sizes"},
-		{"stranger", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0, 2)}}, policies.Needs{}, "coflow 2: the view has only 2"},
-		{"twice", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0, 1), all(policies.EqualSplit, 1, 0, 1)}}, policies.Needs{}, "step 1 (EqualSplit): coflow 1 of the view occurs twice"},
-		{"unknown flow", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0), {Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 7, Rate: 1}}}}}, policies.Needs{}, "no unfinished flow has this ID"},
-		{"overfull", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0), {Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 10, Rate: 1}}}}}, policies.Needs{}, "exceeds the residual capacity by 1 bit/s on link 0"},
-		{"negative", policies.Schedule{Steps: []policies.Step{{Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 0, Rate: -1}}}}}, policies.Needs{}, "must be finite and 0 or more"},
-		{"not a number", policies.Schedule{Steps: []policies.Step{{Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 0, Rate: math.NaN()}}}}}, policies.Needs{}, "must be finite and 0 or more"},
-		{"budget", policies.Schedule{Steps: []policies.Step{{Rule: policies.EqualSplit, Budget: 1}}}, policies.Needs{}, "budget 1 of 0"},
-		{"budget of more than all", policies.Schedule{Budgets: []float64{1.5}}, policies.Needs{}, "budget 0 is 1.5"},
-		{"budget of free", policies.Schedule{Budgets: []float64{.5}, Steps: []policies.Step{{Budget: 1}}}, policies.Needs{}, "a budget cannot limit free flows"},
-		{"rule", policies.Schedule{Steps: []policies.Step{{Rule: 99}}}, policies.Needs{}, "step 0 (rule 99): unknown rule"},
-		{"part", policies.Schedule{Steps: []policies.Step{{Part: 9}}}, policies.Needs{}, "unknown part 9"},
-		{"only", policies.Schedule{Steps: []policies.Step{{Only: 9}}}, policies.Needs{}, "unknown selection 9"},
-		{"within", policies.Schedule{Steps: []policies.Step{{Within: 1}}}, policies.Needs{}, "or more with rule MADD"},
-		{"rates", policies.Schedule{Steps: []policies.Step{{Rates: []policies.FlowRate{{}}}}}, policies.Needs{}, "only with rule Explicit"},
+		{"sizes", policies.Schedule{Steps: []policies.Step{all(policies.MADD, 0)}}, 0, "step 0 (MADD): the rule needs flow sizes"},
+		{"stranger", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0, 2)}}, 0, "coflow 2: the view has only 2"},
+		{"twice", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0, 1), all(policies.EqualSplit, 1, 0, 1)}}, 0, "step 1 (EqualSplit): coflow 1 of the view occurs twice"},
+		{"unknown flow", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0), {Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 7, Rate: 1}}}}}, 0, "no unfinished flow has this ID"},
+		{"overfull", policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0), {Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 10, Rate: 1}}}}}, 0, "exceeds the residual capacity by 1 bit/s on link 0"},
+		{"negative", policies.Schedule{Steps: []policies.Step{{Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 0, Rate: -1}}}}}, 0, "must be finite and 0 or more"},
+		{"not a number", policies.Schedule{Steps: []policies.Step{{Rule: policies.Explicit, Rates: []policies.FlowRate{{Flow: 0, Rate: math.NaN()}}}}}, 0, "must be finite and 0 or more"},
+		{"budget", policies.Schedule{Steps: []policies.Step{{Rule: policies.EqualSplit, Budget: 1}}}, 0, "budget 1 of 0"},
+		{"budget of more than all", policies.Schedule{Budgets: []float64{1.5}}, 0, "budget 0 is 1.5"},
+		{"budget of free", policies.Schedule{Budgets: []float64{.5}, Steps: []policies.Step{{Budget: 1}}}, 0, "a budget cannot limit free flows"},
+		{"rule", policies.Schedule{Steps: []policies.Step{{Rule: 99}}}, 0, "step 0 (rule 99): unknown rule"},
+		{"part", policies.Schedule{Steps: []policies.Step{{Part: 9}}}, 0, "unknown part 9"},
+		{"only", policies.Schedule{Steps: []policies.Step{{Only: 9}}}, 0, "unknown selection 9"},
+		{"within", policies.Schedule{Steps: []policies.Step{{Within: 1}}}, 0, "or more with rule MADD"},
+		{"rates", policies.Schedule{Steps: []policies.Step{{Rates: []policies.FlowRate{{}}}}}, 0, "only with rule Explicit"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			demands := []*Demand{coflow(0, 8, []units.Bytes{100}, link(0, 1)), coflow(10, 8, []units.Bytes{100}, link(0, 3))}
@@ -174,7 +174,7 @@ func TestRulesOnUplink(t *testing.T) {
 				capacity := idle(net.links(), 120)
 				capacity[8], capacity[11] = 60, 120
 				var s Allocator
-				if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(tc.rule, 0)}}, []*Demand{d}, capacity, policies.Needs{Sizes: true}, false); err != nil {
+				if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(tc.rule, 0)}}, []*Demand{d}, capacity, policies.Sizes, false); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(tc.want, d.Rates(), near); diff != "" {
@@ -194,7 +194,7 @@ func TestWholeSharesTheCore(t *testing.T) {
 	}
 	d := coflow(0, net.links(), []units.Bytes{1}, net.path(0, 4), net.path(1, 5), net.path(2, 6), net.path(3, 7))
 	var s Allocator
-	if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(policies.ExclusivePorts, 0)}}, []*Demand{d}, capacity, policies.Needs{}, false); err != nil {
+	if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(policies.ExclusivePorts, 0)}}, []*Demand{d}, capacity, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]float64{100, 100, 0, 0}, d.Rates()); diff != "" {

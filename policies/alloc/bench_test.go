@@ -67,7 +67,7 @@ func BenchmarkShare(b *testing.B) {
 				sch.Steps = []policies.Step{{Rule: rule, Coflows: sch.Order(len(ds))}}
 				b.ReportAllocs()
 				for b.Loop() {
-					if err := s.Share(&sch, ds, capacity, policies.Needs{Sizes: true}, false); err != nil {
+					if err := s.Share(&sch, ds, capacity, policies.Sizes, false); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -86,19 +86,19 @@ func BenchmarkShare(b *testing.B) {
 // computed, a flow ends.
 func BenchmarkDemand(b *testing.B) {
 	for _, rule := range []policies.Rule{policies.Greedy, policies.EqualSplit} {
-		for _, sizes := range []bool{false, true} {
-			b.Run(fmt.Sprintf("rule=%v/sizes=%v", rule, sizes), func(b *testing.B) {
+		for _, shown := range []policies.Facts{policies.Progress, policies.Sizes} {
+			b.Run(fmt.Sprintf("rule=%v/sizes=%v", rule, shown.Has(policies.Sizes)), func(b *testing.B) {
 				ds := wide(network{1, 150}, 1, 146, 145)
 				var s Allocator
 				sch := &policies.Schedule{Steps: []policies.Step{all(rule, 0)}}
-				if err := s.Share(sch, ds, idle(302, 1e9), policies.Needs{}, false); err != nil {
+				if err := s.Share(sch, ds, idle(302, 1e9), 0, false); err != nil {
 					b.Fatal(err)
 				}
-				ds[0].Links(sizes)
+				ds[0].Links(shown)
 				b.ReportAllocs()
 				for b.Loop() {
 					ds[0].Advance(1e-12 * ds[0].Soonest())
-					ds[0].Links(sizes)
+					ds[0].Links(shown)
 				}
 			})
 		}

@@ -60,6 +60,7 @@ type Demand struct {
 	sent        []uint64 // set of places: flows that have delivered bytes
 	silent      int      // number of unfinished flows that have not
 	begun       []bool   // by link: a flow that crosses or crossed it has delivered bytes
+	progress    bool     // Links shows it
 	fresh       bool     // Advance has not used these rates yet
 	unfinished  int
 	piloting    int // number of unfinished pilot flows

@@ -48,7 +48,7 @@ func TestDemandErrors(t *testing.T) {
 	} {
 		d := NewDemand(flows, 8)
 		var s Allocator
-		if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0)}}, []*Demand{d}, idle(8, 1), policies.Needs{}, false); err == nil || d.Rates()[0] != 0 {
+		if err := s.Share(&policies.Schedule{Steps: []policies.Step{all(policies.Greedy, 0)}}, []*Demand{d}, idle(8, 1), 0, false); err == nil || d.Rates()[0] != 0 {
 			t.Errorf("%s: rates %v, want an error", name, d.Rates())
 		}
 	}
@@ -56,7 +56,7 @@ func TestDemandErrors(t *testing.T) {
 	d.SetPath(0, []topo.LinkID{9})
 	for _, capacity := range [][]float64{idle(8, 1), idle(7, 1), idle(8, -1), idle(8, math.NaN()), idle(8, math.Inf(1))} {
 		var s Allocator
-		if err := s.Share(&policies.Schedule{}, []*Demand{d}, capacity, policies.Needs{}, false); err == nil {
+		if err := s.Share(&policies.Schedule{}, []*Demand{d}, capacity, 0, false); err == nil {
 			t.Errorf("no error on capacities %v", capacity)
 		}
 		d = NewDemand([]Flow{good}, 8)
@@ -104,7 +104,7 @@ func TestCountsStayCorrect(t *testing.T) {
 			case 5:
 				in.share(t, &s, ds)
 			case 6:
-				d.Links(true)
+				d.Links(policies.Sizes)
 			case 7:
 				if soon := d.Soonest(); !math.IsInf(soon, 1) {
 					before := slices.Clone(d.Left)
@@ -195,8 +195,11 @@ func checkLinks(t *rapid.T, d *Demand, flows []Flow) {
 			want = append(want, st)
 		}
 	}
-	sizes := d.sized // maintained after the first use
-	got := slices.Clone(d.Links(sizes))
+	sizes, shown := d.sized, policies.Progress // sizes are maintained after the first use
+	if sizes {
+		shown = policies.Sizes
+	}
+	got := slices.Clone(d.Links(shown))
 	for i := range got {
 		if sizes {
 			exact := max(bits[got[i].Link]/8, float64(got[i].Flows))
@@ -219,7 +222,7 @@ func TestFreeWithCeilings(t *testing.T) {
 	d.MakePilot(1)
 	var s Allocator
 	sch := &policies.Schedule{Steps: []policies.Step{{Rule: policies.Free, Coflows: []int{0}, Part: policies.Pilots}, {Rule: policies.Greedy, Coflows: []int{0}}}}
-	if err := s.Share(sch, []*Demand{d}, idle(8, 120), policies.Needs{}, true); err != nil {
+	if err := s.Share(sch, []*Demand{d}, idle(8, 120), 0, true); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]float64{120, math.Inf(1)}, d.Rates()); diff != "" {
@@ -256,12 +259,12 @@ func TestNoAllocation(t *testing.T) {
 			for i := 1; i <= len(sch.Steps); i++ {
 				part := *sch
 				part.Steps = sch.Steps[:i]
-				if err := s.Share(&part, ds, capacity, policies.Needs{Sizes: true}, false); err != nil {
+				if err := s.Share(&part, ds, capacity, policies.Sizes, false); err != nil {
 					t.Fatal(err)
 				}
 				for _, d := range ds {
 					d.Advance(1e-6 * d.Soonest())
-					d.Links(true)
+					d.Links(policies.Sizes)
 					d.Moving()
 				}
 			}
@@ -292,7 +295,7 @@ func TestChosenAndBegun(t *testing.T) {
 		var s Allocator
 		sch := &policies.Schedule{Steps: []policies.Step{{Coflows: []int{0}, Part: tt.part, Rule: tt.rule}}}
 		capacity := []float64{8, 8, 8, 8, 8, 8}
-		if err := s.Share(sch, []*Demand{d}, capacity, policies.Needs{}, false); err != nil {
+		if err := s.Share(sch, []*Demand{d}, capacity, 0, false); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(tt.want, d.Rates()); diff != "" {
@@ -302,7 +305,7 @@ func TestChosenAndBegun(t *testing.T) {
 			continue
 		}
 		begun := func() (links []topo.LinkID) {
-			for _, l := range d.Links(false) {
+			for _, l := range d.Links(policies.Progress) {
 				if l.Begun {
 					links = append(links, l.Link)
 				}
@@ -318,7 +321,7 @@ func TestChosenAndBegun(t *testing.T) {
 		}
 		// The flow ends, and the other pilot flow is next.
 		d.End(1)
-		if err := s.Share(sch, []*Demand{d}, capacity, policies.Needs{}, false); err != nil {
+		if err := s.Share(sch, []*Demand{d}, capacity, 0, false); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff([]float64{8, 0, 0, 0}, d.Rates()); diff != "" {

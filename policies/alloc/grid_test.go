@@ -46,7 +46,7 @@ func TestCorePaths(t *testing.T) {
 				for range 2 {
 					for _, d := range []*Demand{with, without} {
 						var s Allocator
-						if err := s.Share(&sch, []*Demand{d}, capacity, policies.Needs{Sizes: true}, false); err != nil {
+						if err := s.Share(&sch, []*Demand{d}, capacity, policies.Sizes, false); err != nil {
 							t.Fatal(err)
 						}
 						d.Moving()

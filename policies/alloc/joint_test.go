@@ -50,10 +50,10 @@ func TestJointEqualsFlowByFlow(t *testing.T) {
 		}
 		var one, other Allocator
 		for {
-			if err := one.Share(&sch, plain, capacity, policies.Needs{Sizes: true}, false); err != nil {
+			if err := one.Share(&sch, plain, capacity, policies.Sizes, false); err != nil {
 				t.Fatal(err)
 			}
-			if err := other.Share(&sch, joint, capacity, policies.Needs{Sizes: true}, false); err != nil {
+			if err := other.Share(&sch, joint, capacity, policies.Sizes, false); err != nil {
 				t.Fatal(err)
 			}
 			soonest := math.Inf(1)
@@ -97,8 +97,8 @@ func TestJointEqualsFlowByFlow(t *testing.T) {
 						joint[c].End(p)
 					}
 				}
-				want := d.Links(true)
-				for i, l := range joint[c].Links(true) {
+				want := d.Links(policies.Sizes)
+				for i, l := range joint[c].Links(policies.Sizes) {
 					if w := want[i]; l.Link != w.Link || l.Flows != w.Flows || max(l.Remaining, w.Remaining)-min(l.Remaining, w.Remaining) > 1 {
 						t.Fatalf("coflow %d: link %+v, want %+v", c, l, w)
 					}

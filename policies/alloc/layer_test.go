@@ -23,10 +23,10 @@ func TestWrittenLater(t *testing.T) {
 		in := drawInstance(t, rules)
 		now, later := in.demands(true), in.demands(true)
 		for range rapid.IntRange(1, 3).Draw(t, "rounds") {
-			if err := one.Share(&in.sch, now, in.capacity, policies.Needs{Sizes: true}, false); err != nil {
+			if err := one.Share(&in.sch, now, in.capacity, policies.Sizes, false); err != nil {
 				t.Fatal(err)
 			}
-			if err := other.Share(&in.sch, later, in.capacity, policies.Needs{Sizes: true}, false); err != nil {
+			if err := other.Share(&in.sch, later, in.capacity, policies.Sizes, false); err != nil {
 				t.Fatal(err)
 			}
 			for _, d := range now {
@@ -154,7 +154,7 @@ func TestPilotKeepsRate(t *testing.T) {
 	d.MakePilot(0)
 	var s Allocator
 	sch := &policies.Schedule{Steps: []policies.Step{{Rule: policies.EqualSplit, Coflows: []int{0}, Part: policies.Others}}}
-	if err := s.Share(sch, []*Demand{d}, idle(10, 100), policies.Needs{}, false); err != nil {
+	if err := s.Share(sch, []*Demand{d}, idle(10, 100), 0, false); err != nil {
 		t.Fatal(err)
 	}
 	if len(d.layers) == 0 {
@@ -174,7 +174,7 @@ func TestJointOverLayers(t *testing.T) {
 	sch := &policies.Schedule{Budgets: []float64{.5}, Steps: []policies.Step{{Rule: policies.MADD, Coflows: []int{0}, Budget: 1}, {Rule: policies.EqualSplit, Coflows: []int{0}}}}
 	for _, d := range []*Demand{plain, joint} {
 		var s Allocator
-		if err := s.Share(sch, []*Demand{d}, idle(10, 100), policies.Needs{Sizes: true}, false); err != nil {
+		if err := s.Share(sch, []*Demand{d}, idle(10, 100), policies.Sizes, false); err != nil {
 			t.Fatal(err)
 		}
 		d.Moving()

@@ -139,10 +139,14 @@ func (d *Demand) take(place int, bits float64) {
 }
 
 // Links returns the links that unfinished flows cross, by LinkID, for CoflowState.Links of a
-// View. If sizes is set, it includes Remaining, rounded up; otherwise Remaining is 0. After
-// the first call with sizes set, every Advance updates Remaining. The slice belongs to the
+// View that shows facts. With Sizes it includes Remaining, rounded up; otherwise Remaining is 0. After
+// the first call with Sizes, every Advance updates Remaining. The slice belongs to the
 // demand and is valid until the next method call.
-func (d *Demand) Links(sizes bool) []policies.LinkState {
+func (d *Demand) Links(shown policies.Facts) []policies.LinkState {
+	sizes := shown.Has(policies.Sizes)
+	if progress := shown.Has(policies.Progress); progress != d.progress {
+		d.progress, d.listed = progress, false
+	}
 	if sizes && !d.sized {
 		d.sized = true
 		d.sum()
@@ -170,7 +174,7 @@ func (d *Demand) list() {
 		d.stateOf[s] = -1
 		if d.count[s] > 0 {
 			d.stateOf[s] = int32(len(d.states))
-			d.states = append(d.states, policies.LinkState{Link: topo.LinkID(l), Flows: int(d.count[s]), Pilots: int(d.pilots[s]), Begun: d.begun[l]})
+			d.states = append(d.states, policies.LinkState{Link: topo.LinkID(l), Flows: int(d.count[s]), Pilots: int(d.pilots[s]), Begun: d.progress && d.begun[l]})
 			d.slotOf = append(d.slotOf, int32(s))
 		}
 	}

@@ -160,7 +160,7 @@ func (in *instance) bottleneck(f Flow) float64 {
 }
 
 func (in *instance) share(t *rapid.T, s *Allocator, ds []*Demand) {
-	if err := s.Share(&in.sch, ds, in.capacity, policies.Needs{Sizes: true}, in.ceilings); err != nil {
+	if err := s.Share(&in.sch, ds, in.capacity, policies.Sizes, in.ceilings); err != nil {
 		t.Fatal(err)
 	}
 	in.check(t, ds)

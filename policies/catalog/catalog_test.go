@@ -215,12 +215,6 @@ func TestPlacementVariants(t *testing.T) {
 // says whether it knows sizes.
 func TestNeeds(t *testing.T) {
 	const clusters = 300
-	known := map[string]func(*policies.Needs) *bool{
-		"Sizes": func(n *policies.Needs) *bool { return &n.Sizes }, "Totals": func(n *policies.Needs) *bool { return &n.Totals },
-		"LinkLoad": func(n *policies.Needs) *bool { return &n.LinkLoad }, "DiskUse": func(n *policies.Needs) *bool { return &n.DiskUse },
-		"Flows": func(n *policies.Needs) *bool { return &n.Flows }, "NewFlows": func(n *policies.Needs) *bool { return &n.NewFlows },
-		"PilotFlows": func(n *policies.Needs) *bool { return &n.PilotFlows }, "MostSent": func(n *policies.Needs) *bool { return &n.MostSent },
-	}
 	for _, e := range All().Entries(RoleCoflow) {
 		t.Run(e.Name, func(t *testing.T) {
 			p, err := Coflow(e.Name, nil)
@@ -228,62 +222,45 @@ func TestNeeds(t *testing.T) {
 				t.Fatal(err)
 			}
 			needs := p.Needs()
-			needs.Unlimited = false // it shows no fact; policytest.Scheduler checks the schedules
-			if says := strings.Contains(e.Doc, "knows sizes"); says != (needs.Sizes || needs.Totals) {
-				t.Errorf("description %q contradicts its declaration %+v", e.Doc, needs)
+			if says := strings.Contains(e.Doc, "knows sizes"); says != needs.Has(policies.Totals) {
+				t.Errorf("description %q contradicts its declaration %v", e.Doc, needs)
 			}
-			for name, ignores := range map[string]func(*policies.Needs) *bool{
-				"IgnoresProgress": func(n *policies.Needs) *bool { return &n.IgnoresProgress },
-				"IgnoresLinks":    func(n *policies.Needs) *bool { return &n.IgnoresLinks },
-			} {
-				if !*ignores(&needs) {
+			for _, fact := range policies.AllFacts() {
+				if !needs.Has(fact.Set) || included(needs, fact.Set) {
 					continue
 				}
-				*ignores(&needs) = false
-				shown := p.Needs()
-				*ignores(&shown) = false
-				for i := range clusters {
-					c := policytest.Clusters().Example(i)
-					one, other := p.New(), p.New()
-					for more := true; more; more = c.Next() {
-						var blind, sees policies.Schedule
-						one.Decide(c.View(p.Needs()), &blind)
-						other.Decide(c.View(shown), &sees)
-						if a, b := decision(&blind), decision(&sees); a != b {
-							t.Fatalf("it declares %s, but decides %s without and %s with the hidden fields", name, a, b)
-						}
-						c.Take(&sees)
+				var others policies.Facts // that it declares apart from this one and its parts
+				for _, x := range policies.AllFacts() {
+					if needs.Has(x.Set) && !x.Set.Has(fact.Set) && !fact.Set.Has(x.Set) {
+						others |= x.Set
 					}
 				}
-			}
-			for name, fact := range known {
-				hidden := p.Needs()
-				if *fact(&needs) = false; !*fact(&hidden) {
-					continue
-				}
-				*fact(&hidden) = false
 				differs := false
 				for i := 0; i < 10*clusters && !differs; i++ {
 					c := policytest.Clusters().Example(i)
 					one, other := p.New(), p.New()
 					for more := true; more && !differs; more = c.Next() {
 						var with, without policies.Schedule
-						one.Decide(c.View(p.Needs()), &with)
-						other.Decide(c.View(hidden), &without)
+						one.Decide(c.View(needs), &with)
+						other.Decide(c.View(others), &without)
 						a, b := decision(&with), decision(&without)
 						differs = a != b
 						c.Take(&with)
 					}
 				}
 				if !differs {
-					t.Errorf("it declares %s, but decides the same without it", name)
+					t.Errorf("it declares %s, but decides the same without it", fact.Name)
 				}
-			}
-			if needs != (policies.Needs{}) {
-				t.Errorf("it declares %+v, which this test does not cover", needs)
 			}
 		})
 	}
+}
+
+// included reports whether a larger fact among those declared includes one.
+func included(needs, fact policies.Facts) bool {
+	return slices.ContainsFunc(policies.AllFacts(), func(x policies.Fact) bool {
+		return x.Set != fact && x.Set.Has(fact) && needs.Has(x.Set)
+	})
 }
 
 // decision returns the content of a schedule as text.

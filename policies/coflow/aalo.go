@@ -36,8 +36,8 @@ const DefaultInterval = 8 * time.Millisecond
 // every 8 ms.
 func DefaultAalo() Aalo { return Aalo{Queues: DefaultQueues(), Interval: DefaultInterval} }
 
-// Needs returns 0: the bytes sent are always visible.
-func (Aalo) Needs() policies.Needs { return policies.Needs{} }
+// Needs returns Progress: the bytes sent.
+func (Aalo) Needs() policies.Facts { return policies.Progress }
 
 // Triggers requests a decision at every multiple of Interval, or at events if it is 0.
 func (a Aalo) Triggers() policies.Triggers {
@@ -96,10 +96,8 @@ func each(s *policies.Schedule, coflows []int, step policies.Step) {
 // queues (Philae, ATC 2019).
 type AaloOracle Aalo
 
-// Needs returns Totals and IgnoresProgress: no fact that changes as bytes arrive.
-func (AaloOracle) Needs() policies.Needs {
-	return policies.Needs{Totals: true, Hints: policies.Hints{IgnoresProgress: true}}
-}
+// Needs returns Totals: no fact that changes as bytes arrive.
+func (AaloOracle) Needs() policies.Facts { return policies.Totals }
 
 // Triggers returns the events of Aalo.
 func (a AaloOracle) Triggers() policies.Triggers { return Aalo(a).Triggers() }

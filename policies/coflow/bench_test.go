@@ -92,7 +92,7 @@ func traceLike(t testing.TB, hosts, coflows int, seed uint64) *world {
 			for place := range c.Pilots {
 				d.MakePilot(place)
 			}
-			c.Links = slices.Clone(d.Links(true))
+			c.Links = slices.Clone(d.Links(policies.Sizes))
 		}
 	}
 	return w

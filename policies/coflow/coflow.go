@@ -13,10 +13,11 @@ import (
 // literature ("per-flow fairness").
 type Fair struct{}
 
-// Needs returns IgnoresProgress, since Fair depends on arrivals only, and Unlimited.
-func (Fair) Needs() policies.Needs {
-	return policies.Needs{Hints: policies.Hints{IgnoresProgress: true, Unlimited: true}}
-}
+// Needs returns 0, since Fair depends on arrivals only.
+func (Fair) Needs() policies.Facts { return 0 }
+
+// Unlimited implements policies.Unlimited.
+func (Fair) Unlimited() bool { return true }
 
 // Triggers requests a decision at arrivals, to release the flows of a new coflow.
 func (Fair) Triggers() policies.Triggers { return policies.Triggers{Coflows: true} }
@@ -38,7 +39,7 @@ func (Fair) Decide(v *policies.CoflowView, s *policies.Schedule) {
 type EqualShare struct{}
 
 // Needs returns 0.
-func (EqualShare) Needs() policies.Needs { return policies.Needs{} }
+func (EqualShare) Needs() policies.Facts { return 0 }
 
 // Triggers requests a decision whenever the number of flows on a link may change.
 func (EqualShare) Triggers() policies.Triggers { return policies.Triggers{Coflows: true, Flows: true} }

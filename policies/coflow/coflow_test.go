@@ -388,7 +388,7 @@ func TestInvariants(t *testing.T) {
 					t.Fatalf("%s: link %d is overfull by %v bit/s", name, l, -left)
 				}
 			}
-			if !p.Needs().Sizes && !p.Needs().Totals {
+			if !p.Needs().Has(policies.Totals) {
 				blind := viewOf(f, coflows...)
 				for i := range blind.Coflows {
 					c := &blind.Coflows[i]

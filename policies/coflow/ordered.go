@@ -105,11 +105,14 @@ func (p Pace) when() policies.Triggers {
 
 // Needs returns Sizes if the key or the allocation depends on them. Only the remaining bottleneck
 // depends on links.
-func (o Ordered) Needs() policies.Needs {
-	return policies.Needs{
-		Sizes: o.Allocation == MADD || o.By != Arrival && o.By != Width,
-		Hints: policies.Hints{IgnoresLinks: o.By != Bottleneck || o.Initial},
+func (o Ordered) Needs() (needs policies.Facts) {
+	if o.Allocation == MADD || o.By != Arrival && o.By != Width {
+		needs |= policies.Sizes
 	}
+	if o.By == Bottleneck && !o.Initial {
+		needs |= policies.Links
+	}
+	return needs
 }
 
 // Triggers returns the events of Pace.

@@ -75,8 +75,15 @@ func DefaultPhilae() Philae {
 	return Philae{Queues: DefaultQueues(), Sampling: DefaultSampling(), Metric: WeightedContention, FirstContention: 1, Weight: 10, Conserve: true}
 }
 
-// Needs returns NewFlows: the flows of new coflows, without sizes, to choose pilot flows.
-func (Philae) Needs() policies.Needs { return policies.Needs{Hints: policies.Hints{NewFlows: true}} }
+// Needs returns NewFlows: the flows of new coflows, without sizes, to choose pilot flows. Contention depends on links, and
+// what is left of a coflow on the bytes sent.
+func (p Philae) Needs() policies.Facts {
+	needs := policies.NewFlows | policies.Links
+	if p.Dynamics || p.Metric == ShortestRemaining {
+		needs |= policies.Progress
+	}
+	return needs
+}
 
 // Triggers requests decisions at events. In a cluster, the end of a flow would involve the
 // coordinator only if it is the last pilot flow or, for metrics with contention, the coflow's last

@@ -15,10 +15,8 @@ type RackLimit struct {
 	Share float64 // of the capacity of the links of a rack
 }
 
-// Needs returns Flows and IgnoresProgress: rates depend on arrivals and ends of flows alone.
-func (RackLimit) Needs() policies.Needs {
-	return policies.Needs{Hints: policies.Hints{Flows: true, IgnoresProgress: true}}
-}
+// Needs returns Flows: rates depend on arrivals and ends of flows alone.
+func (RackLimit) Needs() policies.Facts { return policies.Flows }
 
 // Triggers requests a decision whenever the number of flows under a limit may change.
 func (RackLimit) Triggers() policies.Triggers { return policies.Triggers{Coflows: true, Flows: true} }

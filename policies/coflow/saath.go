@@ -48,8 +48,8 @@ func DefaultSaath() Saath {
 	return Saath{Queues: DefaultQueues(), Interval: DefaultInterval, PerFlow: true, Deadline: 2, Dynamics: true, Conserve: true}
 }
 
-// Needs returns MostSent.
-func (Saath) Needs() policies.Needs { return policies.Needs{Hints: policies.Hints{MostSent: true}} }
+// Needs returns MostSent and Links.
+func (Saath) Needs() policies.Facts { return policies.MostSent | policies.Links }
 
 // Triggers requests a decision at every multiple of Interval, or at events if it is 0.
 func (a Saath) Triggers() policies.Triggers {

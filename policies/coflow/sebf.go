@@ -59,8 +59,8 @@ func (p SEBF) ordered() Ordered {
 	return Ordered{By: Bottleneck, Initial: p.Initial, Sharing: p.Sharing}
 }
 
-// Needs returns Sizes: SEBF is clairvoyant.
-func (p SEBF) Needs() policies.Needs { return policies.Needs{Sizes: true} }
+// Needs returns Sizes and Links: SEBF is clairvoyant.
+func (p SEBF) Needs() policies.Facts { return policies.Sizes | policies.Links }
 
 // Triggers returns the events of Pace.
 func (p SEBF) Triggers() policies.Triggers { return p.Pace.when() }

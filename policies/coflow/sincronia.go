@@ -36,8 +36,8 @@ type Sincronia struct {
 // DefaultSincronia returns Sincronia with greedy allocation.
 func DefaultSincronia() Sincronia { return Sincronia{Sharing: Sharing{Allocation: Greedy}} }
 
-// Needs returns Sizes.
-func (Sincronia) Needs() policies.Needs { return policies.Needs{Sizes: true} }
+// Needs returns Sizes and Links.
+func (Sincronia) Needs() policies.Facts { return policies.Sizes | policies.Links }
 
 // Triggers returns the events of Pace.
 func (p Sincronia) Triggers() policies.Triggers { return p.Pace.when() }

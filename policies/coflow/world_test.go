@@ -81,7 +81,7 @@ func (w *world) arrive(id workloads.CoflowID, flows []demandOf) {
 // refresh updates the state of a coflow from its flows.
 func (w *world) refresh(i int) {
 	c, d := &w.Coflows[i], w.demands[i]
-	c.Links = slices.Clone(d.Links(true))
+	c.Links = slices.Clone(d.Links(policies.Sizes))
 	c.Left, c.Finished, c.Sent, c.MostSent, c.Remaining = 0, len(w.ended[i]), 0, 0, 0
 	for place, size := range w.sizes[i] {
 		left := units.Bytes(0)

@@ -28,8 +28,10 @@ const unset time.Duration = -1
 // value never calls the policy. Times are since the start of the run.
 type Coordinator struct {
 	Policy   policies.CoflowInstance
-	Needs    policies.Needs
+	Needs    policies.Facts
 	Triggers policies.Triggers
+	// Unlimited is set if the policy never limits a flow.
+	Unlimited bool
 	// Step is the time of which decisions occur at multiples, except those after changes of
 	// links, routes and hosts: Triggers.Every or, if it is 0, the quantum. 0 is no such limit.
 	Step time.Duration
@@ -51,9 +53,12 @@ type Coordinator struct {
 
 // New returns the coordinator of a new instance of a policy. The quantum, if it is not 0, is the time of which all
 // decisions occur at multiples. mostKnown states that the caller honours Schedule.WatchMost. An error
-// reports invalid Triggers or Needs.
+// reports invalid Triggers.
 func New(p policies.CoflowScheduler, quantum time.Duration, mostKnown bool) (Coordinator, error) {
-	c := Coordinator{Policy: p.New(), Needs: p.Needs(), Triggers: p.Triggers(), Decided: -1, mostKnown: mostKnown}
+	c := Coordinator{
+		Policy: p.New(), Needs: p.Needs(), Triggers: p.Triggers(), Unlimited: policies.IsUnlimited(p),
+		Decided: -1, mostKnown: mostKnown,
+	}
 	c.Step = cmp.Or(c.Triggers.Every, quantum)
 	c.Reset()
 	switch {
@@ -63,8 +68,6 @@ func New(p policies.CoflowScheduler, quantum time.Duration, mostKnown bool) (Coo
 		return c, fmt.Errorf("coflow policy %T: Triggers must set Coflows or Every, otherwise no flow would ever be sent", p)
 	case quantum > 0 && c.Triggers.Every%quantum != 0:
 		return c, fmt.Errorf("coflow policy %T: interval %v: must be a multiple of the quantum %v", p, c.Triggers.Every, quantum)
-	case c.Needs.IgnoresProgress && (c.Needs.Sizes || c.Needs.MostSent):
-		return c, fmt.Errorf("coflow policy %T: Needs declares IgnoresProgress together with Sizes or MostSent: remove one of them", p)
 	}
 	return c, nil
 }
@@ -146,7 +149,7 @@ func (c *Coordinator) Defer(at time.Duration) {
 
 // Check returns the first error in the parts of a schedule for v that do not concern flows or
 // rates. Package alloc checks the steps.
-func Check(v *policies.CoflowView, s *policies.Schedule, needs policies.Needs) error {
+func (c *Coordinator) Check(v *policies.CoflowView, s *policies.Schedule) error {
 	n := len(v.Coflows)
 	if s.Err != nil {
 		return s.Err
@@ -157,16 +160,16 @@ func Check(v *policies.CoflowView, s *policies.Schedule, needs policies.Needs) e
 	if s.Wake < 0 {
 		return fmt.Errorf("schedule: Wake is %v: must be 0 or more", s.Wake)
 	}
-	if needs.Unlimited && n > 0 && (len(s.Steps) != 1 || s.Steps[0].Rule != policies.Free || len(s.Steps[0].Coflows) != n) {
-		return fmt.Errorf("schedule: %d steps although Needs declares Unlimited: must be one step with rule Free and all %d coflows", len(s.Steps), n)
+	if c.Unlimited && n > 0 && (len(s.Steps) != 1 || s.Steps[0].Rule != policies.Free || len(s.Steps[0].Coflows) != n) {
+		return fmt.Errorf("schedule: %d steps although the policy is Unlimited: must be one step with rule Free and all %d coflows", len(s.Steps), n)
 	}
-	if err := checkWatch("Watch", s.Watch, v, needs); err != nil {
+	if err := c.checkWatch("Watch", s.Watch, v); err != nil {
 		return err
 	}
-	return checkWatch("WatchMost", s.WatchMost, v, needs)
+	return c.checkWatch("WatchMost", s.WatchMost, v)
 }
 
-func checkWatch(name string, watch []int64, v *policies.CoflowView, needs policies.Needs) error {
+func (c *Coordinator) checkWatch(name string, watch []int64, v *policies.CoflowView) error {
 	if len(watch) != 0 && len(watch) != len(v.Coflows) {
 		return fmt.Errorf("schedule: %s has %d values: must be one for each of %d coflows, or none", name, len(watch), len(v.Coflows))
 	}
@@ -174,8 +177,8 @@ func checkWatch(name string, watch []int64, v *policies.CoflowView, needs polici
 		if bytes < 0 {
 			return fmt.Errorf("schedule: %s of coflow %d: %d bytes: must be 0 or more", name, v.Coflows[i].ID, bytes)
 		}
-		if bytes > 0 && needs.IgnoresProgress {
-			return errors.New("schedule: " + name + " is set although Needs declares IgnoresProgress: remove one of them")
+		if bytes > 0 && !c.Needs.Has(policies.Progress) {
+			return errors.New("schedule: " + name + " is set, which needs Progress: name it in Needs")
 		}
 	}
 	return nil
@@ -191,7 +194,7 @@ func (c *Coordinator) Accept(now time.Duration, s *policies.Schedule) {
 		c.next = c.Multiple(now + 1)
 	}
 	most := len(s.WatchMost) > 0
-	c.Watching = c.Step > 0 && (len(s.Watch) > 0 || most) && (!most || c.mostKnown && c.Needs.MostSent && c.Triggers.Every > 0)
+	c.Watching = c.Step > 0 && (len(s.Watch) > 0 || most) && (!most || c.mostKnown && c.Needs.Has(policies.MostSent) && c.Triggers.Every > 0)
 	c.WatchingMost = c.Watching && most
 	if !c.Reports && c.Triggers.Every > 0 {
 		watches := func(bytes int64) bool { return bytes > 0 }
@@ -229,8 +232,8 @@ func (c *Coordinator) Take(s *policies.Schedule, i int, x *Coflow) bool {
 // Shows reports whether the next View shows the unfinished flows of a coflow, or only its
 // unfinished pilot flows.
 func (c *Coordinator) Shows(x *Coflow) (all, pilots bool) {
-	all = c.Needs.Flows || c.Needs.NewFlows && !x.Shown
-	return all, !all && c.Needs.PilotFlows && x.State.PilotsLeft > 0
+	all = c.Needs.Has(policies.Flows) || c.Needs.Has(policies.NewFlows) && !x.Shown
+	return all, !all && c.Needs.Has(policies.PilotFlows) && x.State.PilotsLeft > 0
 }
 
 // AddPilot counts a flow of the coflow that becomes a pilot flow.

@@ -15,11 +15,11 @@ const ms = time.Millisecond
 
 // policy is a policy that declares something and schedules nothing.
 type policy struct {
-	needs    policies.Needs
+	needs    policies.Facts
 	triggers policies.Triggers
 }
 
-func (p policy) Needs() policies.Needs                           { return p.needs }
+func (p policy) Needs() policies.Facts                           { return p.needs }
 func (p policy) New() policies.CoflowInstance                    { return p }
 func (p policy) Triggers() policies.Triggers                     { return p.triggers }
 func (p policy) Decide(*policies.CoflowView, *policies.Schedule) {}
@@ -39,7 +39,7 @@ func TestDecisions(t *testing.T) {
 	changed := (*Coordinator).CoflowChanged
 	flow := func(c *Coordinator, at time.Duration) { c.FlowEnded(at, false) }
 	pilot := func(c *Coordinator, at time.Duration) { c.FlowEnded(at, true) }
-	most := policies.Needs{Hints: policies.Hints{MostSent: true}}
+	most := policies.MostSent
 	for _, tt := range []struct {
 		name     string
 		policy   policy
@@ -143,7 +143,7 @@ func TestReports(t *testing.T) {
 
 // Queues remain until a schedule replaces them; thresholds do not.
 func TestTake(t *testing.T) {
-	c := newCoordinator(t, policy{policies.Needs{Hints: policies.Hints{MostSent: true, NewFlows: true, PilotFlows: true}}, policies.Triggers{Coflows: true, Every: ms}}, 0)
+	c := newCoordinator(t, policy{policies.MostSent | policies.NewFlows | policies.PilotFlows, policies.Triggers{Coflows: true, Every: ms}}, 0)
 	xs := []Coflow{{State: policies.CoflowState{Since: ms}}, {State: policies.CoflowState{Since: 2 * ms}}}
 	if all, pilots := c.Shows(&xs[0]); !all || pilots {
 		t.Errorf("new coflow: shows all flows %v, pilot flows %v", all, pilots)
@@ -192,21 +192,20 @@ func TestTake(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	blind := policies.Needs{Hints: policies.Hints{IgnoresProgress: true}}
+	watching, blind := Coordinator{Needs: policies.Progress}, Coordinator{}
 	v := &policies.CoflowView{Coflows: []policies.CoflowState{{ID: 3}, {ID: 5}}}
 	for want, err := range map[string]error{
-		"Queues has 1 values":                 Check(v, &policies.Schedule{Queues: []int{1}}, policies.Needs{}),
-		"Watch has 3 values":                  Check(v, &policies.Schedule{Watch: make([]int64, 3)}, policies.Needs{}),
-		"WatchMost has 1 values":              Check(v, &policies.Schedule{WatchMost: make([]int64, 1)}, policies.Needs{}),
-		"Watch of coflow 5: -1 bytes":         Check(v, &policies.Schedule{Watch: []int64{0, -1}}, policies.Needs{}),
-		"WatchMost of coflow 3: -2 bytes":     Check(v, &policies.Schedule{WatchMost: []int64{-2, 0}}, policies.Needs{}),
-		"Watch is set although Needs":         Check(v, &policies.Schedule{Watch: []int64{0, 1}}, blind),
-		"Wake is -1ns":                        Check(v, &policies.Schedule{Wake: -1}, policies.Needs{}),
-		"<nil>":                               Check(v, &policies.Schedule{Queues: []int{1, 2}, Watch: make([]int64, 2)}, blind),
-		"interval -1ns":                       errorOf(policy{triggers: policies.Triggers{Coflows: true, Every: -1}}, 0),
-		"must set Coflows or Every":           errorOf(policy{triggers: policies.Triggers{Flows: true}}, 0),
-		"multiple of the quantum 8ms":         errorOf(policy{triggers: policies.Triggers{Every: 12 * ms}}, 8*ms),
-		"IgnoresProgress together with Sizes": errorOf(policy{policies.Needs{Sizes: true, Hints: blind.Hints}, policies.Triggers{Coflows: true}}, 0),
+		"Queues has 1 values":                watching.Check(v, &policies.Schedule{Queues: []int{1}}),
+		"Watch has 3 values":                 watching.Check(v, &policies.Schedule{Watch: make([]int64, 3)}),
+		"WatchMost has 1 values":             watching.Check(v, &policies.Schedule{WatchMost: make([]int64, 1)}),
+		"Watch of coflow 5: -1 bytes":        watching.Check(v, &policies.Schedule{Watch: []int64{0, -1}}),
+		"WatchMost of coflow 3: -2 bytes":    watching.Check(v, &policies.Schedule{WatchMost: []int64{-2, 0}}),
+		"Watch is set, which needs Progress": blind.Check(v, &policies.Schedule{Watch: []int64{0, 1}}),
+		"Wake is -1ns":                       watching.Check(v, &policies.Schedule{Wake: -1}),
+		"<nil>":                              blind.Check(v, &policies.Schedule{Queues: []int{1, 2}, Watch: make([]int64, 2)}),
+		"interval -1ns":                      errorOf(policy{triggers: policies.Triggers{Coflows: true, Every: -1}}, 0),
+		"must set Coflows or Every":          errorOf(policy{triggers: policies.Triggers{Flows: true}}, 0),
+		"multiple of the quantum 8ms":        errorOf(policy{triggers: policies.Triggers{Every: 12 * ms}}, 8*ms),
 	} {
 		if got := "<nil>"; err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
@@ -219,13 +218,13 @@ func errorOf(p policy, quantum time.Duration) error {
 	return err
 }
 
-// A policy that declares Unlimited must let all flows of all coflows send.
+// A policy that is Unlimited must let all flows of all coflows send.
 func TestUnlimited(t *testing.T) {
 	v := &policies.CoflowView{Coflows: make([]policies.CoflowState, 2)}
-	needs := policies.Needs{Hints: policies.Hints{Unlimited: true}}
+	c := Coordinator{Unlimited: true}
 	free := policies.Step{Rule: policies.Free, Coflows: []int{0, 1}}
 	for name, steps := range map[string][]policies.Step{"all": {free}, "none": nil, "two": {free, free}, "one coflow": {{Rule: policies.Free, Coflows: []int{1}}}, "rates": {{Rule: policies.MADD, Coflows: []int{0, 1}}}} {
-		if err := Check(v, &policies.Schedule{Steps: steps}, needs); (err == nil) != (name == "all") {
+		if err := c.Check(v, &policies.Schedule{Steps: steps}); (err == nil) != (name == "all") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

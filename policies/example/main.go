@@ -25,7 +25,7 @@ func main() {
 type SmallestFirst struct{ Least units.Bytes }
 
 // Needs returns Sizes: without it Remaining is 0.
-func (SmallestFirst) Needs() policies.Needs { return policies.Needs{Sizes: true} }
+func (SmallestFirst) Needs() policies.Facts { return policies.Sizes }
 
 // Triggers requests a decision whenever a coflow arrives or a flow or coflow ends.
 func (SmallestFirst) Triggers() policies.Triggers {

@@ -93,19 +93,19 @@ func appendJSON(b []byte, v any) []byte {
 
 // CoflowMessage returns the message "decide" of number n with a view that shows sizes.
 func CoflowMessage(n int, v *policies.CoflowView) []byte {
-	x := instance{decisions: decisions{p: &Policy{}, n: n}, sizes: true}
+	x := instance{decisions: decisions{p: &Policy{needs: policies.Sizes}, n: n}}
 	return append(x.appendView(nil, v), '}')
 }
 
 // TasksMessage returns the message "assign" of number n with a view that shows all hosts and attempts.
 func TasksMessage(n int, v *policies.TaskView) []byte {
-	x := taskInstance{decisions{p: &Policy{}, n: n}, policies.Needs{LinkLoad: true, DiskUse: true}, true, true}
+	x := taskInstance{decisions{p: &Policy{needs: policies.LinkLoad | policies.DiskUse | policies.Slots | policies.Attempts}, n: n}}
 	return append(x.appendTasks(nil, v), '}')
 }
 
 // PlacementMessage returns the message "place" of number n with a view that shows loads and disks.
 func PlacementMessage(n int, v *policies.PlacementView, block workloads.Block, rng *rand.Rand) []byte {
 	p := Placement(Settings{})
-	p.n, p.greeting.Needs = n, []string{"link_load", "disk_use"}
+	p.n, p.needs = n, policies.LinkLoad|policies.DiskUse
 	return append(p.appendPlace(nil, v, block, rng), '}')
 }

@@ -31,7 +31,7 @@ type binaryViews struct {
 }
 
 // append appends the message "decide": the line that announces the integers, with spaces at its end, and the integers.
-func (x *binaryViews) append(b []byte, n int, v *policies.CoflowView) []byte {
+func (x *binaryViews) append(b []byte, n int, v *policies.CoflowView, shown policies.Facts) []byte {
 	const room = 64 // of the line
 	line := len(b)
 	for range room - 1 {
@@ -49,7 +49,7 @@ func (x *binaryViews) append(b []byte, n int, v *policies.CoflowView) []byte {
 	}
 	b = integers(b, int64(len(v.Coflows)))
 	for i := range v.Coflows {
-		b = binaryCoflow(b, &v.Coflows[i])
+		b = binaryCoflow(b, &v.Coflows[i], shown.Has(policies.Progress))
 	}
 	head := append(b[:line], `{"type":"decide","n":`...)
 	head = append(strconv.AppendInt(head, int64(n), 10), `,"bytes":`...)
@@ -64,7 +64,7 @@ func integers(b []byte, numbers ...int64) []byte {
 	return b
 }
 
-func binaryCoflow(b []byte, c *policies.CoflowState) []byte {
+func binaryCoflow(b []byte, c *policies.CoflowState, progress bool) []byte {
 	b = integers(b, int64(c.ID), int64(c.Arrival), int64(c.Width), int64(c.Senders), int64(c.Receivers), int64(c.Left),
 		int64(c.Sent), int64(c.MostSent), int64(c.Queue), int64(c.Since), int64(c.Finished), int64(c.Median), int64(c.Pilots),
 		int64(c.PilotsLeft), int64(c.PilotSent), int64(c.Size), int64(c.Largest), int64(c.Remaining), int64(c.Bound),
@@ -81,7 +81,7 @@ func binaryCoflow(b []byte, c *policies.CoflowState) []byte {
 	}
 	for i := range c.Links {
 		l := &c.Links[i]
-		if !l.Begun {
+		if progress && !l.Begun {
 			idle++
 		}
 		binary.LittleEndian.PutUint32(links[4*i:], uint32(l.Link))

@@ -16,16 +16,7 @@ type Scheduler struct{ Policy }
 
 // Coflow returns a coflow policy before its conversation.
 func Coflow(s Settings) *Scheduler {
-	return &Scheduler{Policy{Settings: s, role: role{"coflow", map[string]func(*policies.Needs) *bool{
-		"sizes":            func(n *policies.Needs) *bool { return &n.Sizes },
-		"totals":           func(n *policies.Needs) *bool { return &n.Totals },
-		"flows":            func(n *policies.Needs) *bool { return &n.Flows },
-		"new_flows":        func(n *policies.Needs) *bool { return &n.NewFlows },
-		"pilot_flows":      func(n *policies.Needs) *bool { return &n.PilotFlows },
-		"most_sent":        func(n *policies.Needs) *bool { return &n.MostSent },
-		"ignores_progress": func(n *policies.Needs) *bool { return &n.IgnoresProgress },
-		"ignores_links":    func(n *policies.Needs) *bool { return &n.IgnoresLinks },
-	}}}}
+	return &Scheduler{Policy{Settings: s, role: "coflow"}}
 }
 
 // Triggers returns those of the process; none before Open.
@@ -33,12 +24,11 @@ func (s *Scheduler) Triggers() policies.Triggers { return policies.Triggers(s.gr
 
 // New returns the instance that holds the conversation or, without one, answers from a log.
 func (s *Scheduler) New() policies.CoflowInstance {
-	return &instance{decisions: decisions{p: &s.Policy}, sizes: s.Needs().Sizes}
+	return &instance{decisions: decisions{p: &s.Policy}}
 }
 
 type instance struct {
 	decisions
-	sizes bool // are shown
 	views binaryViews
 }
 
@@ -47,7 +37,7 @@ func (x *instance) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	s.Answer, s.Latency, s.Err = x.decide(
 		func(b []byte) []byte {
 			if x.p.greeting.Views == Binary {
-				return x.views.append(b, x.n, v)
+				return x.views.append(b, x.n, v, x.p.needs)
 			}
 			return append(x.appendView(b, v), '}', '\n')
 		},
@@ -140,13 +130,15 @@ func (x *instance) appendCoflow(b []byte, c *policies.CoflowState) []byte {
 	b = number(b, `,"bound":`, int64(c.Bound))
 	b = column(b, `,"links":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Link), true })
 	b = column(b, `,"link_flows":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Flows), true })
-	if x.sizes {
+	if x.p.needs.Has(policies.Sizes) {
 		b = column(b, `,"link_remaining":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Remaining), true })
 	}
 	if c.PilotsLeft > 0 {
 		b = column(b, `,"link_pilots":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Pilots), true })
 	}
-	b = column(b, `,"idle_links":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Link), !l.Begun })
+	if x.p.needs.Has(policies.Progress) {
+		b = column(b, `,"idle_links":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Link), !l.Begun })
+	}
 	if len(c.Flows) > 0 {
 		b = append(b, `,"flows":[`...)
 		for i := range c.Flows {

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,16 +71,11 @@ type Conversation interface {
 // only one instance is made.
 type Policy struct {
 	Settings
-	role     role
+	role     string
+	needs    policies.Facts
 	talk     Conversation // nil in a replay
 	greeting messages.Greeting
 	raw      json.RawMessage // of greeting
-}
-
-// role is what processes of a role may state.
-type role struct {
-	name  string
-	needs map[string]func(*policies.Needs) *bool // facts and hints, by name
 }
 
 // Open begins the conversation: it describes the fabric and asks for needs and triggers.
@@ -100,7 +94,7 @@ func (p *Policy) Open(talk Conversation, f *topo.Fabric, seed uint64) error {
 	hello, err := json.Marshal(messages.Hello{
 		Type:       "hello",
 		Version:    messages.Version,
-		Role:       p.role.name,
+		Role:       p.role,
 		Parameters: parameters,
 		Seed:       seed,
 		Fabric:     fabric,
@@ -126,42 +120,33 @@ func (p *Policy) Recorded(line []byte) error {
 		return fmt.Errorf("hello: %w", err)
 	}
 	if g.Version != messages.Version {
-		return fmt.Errorf("hello: version %d: must be %d, the version of this program", g.Version, messages.Version)
+		return fmt.Errorf("hello: version %d: must be %d, in which needs are all facts that the policy sees", g.Version, messages.Version)
 	}
-	for _, name := range g.Needs {
-		if p.role.needs[name] == nil {
-			return fmt.Errorf("hello: unknown need %q: must be %s", name, words.Or(p.role.names()))
-		}
+	needs, err := policies.NamedFacts(p.role, g.Needs)
+	if err != nil {
+		return fmt.Errorf("hello: needs: %w", err)
 	}
 	if g.Views != "" && !slices.Contains(Views, g.Views) {
 		return fmt.Errorf("hello: views %q: must be %s", g.Views, words.Or(Views))
 	}
-	p.greeting, p.raw = g, slices.Clone(line)
+	p.greeting, p.needs, p.raw = g, needs, slices.Clone(line)
 	return nil
 }
 
 // String returns the policy as errors name it.
-func (p *Policy) String() string { return p.role.name + " " + p.Settings.String() }
+func (p *Policy) String() string { return p.role + " " + p.Settings.String() }
 
 // Outside returns the policy itself, of whatever role.
 func (p *Policy) Outside() *Policy { return p }
 
 // Role returns the name of the role.
-func (p *Policy) Role() string { return p.role.name }
+func (p *Policy) Role() string { return p.role }
 
 // Hello returns the answer to the first message.
 func (p *Policy) Hello() json.RawMessage { return p.raw }
 
-// names returns the names of needs, sorted.
-func (r role) names() []string { return slices.Sorted(maps.Keys(r.needs)) }
-
 // Needs returns those of the process; none before Open.
-func (p *Policy) Needs() (n policies.Needs) {
-	for _, name := range p.greeting.Needs {
-		*p.role.needs[name](&n) = true
-	}
-	return n
-}
+func (p *Policy) Needs() policies.Facts { return p.needs }
 
 // Name returns the name of an arm with a process or a module: the last argument that is no option, without
 // directory.

@@ -40,7 +40,7 @@ func (f says) Ask(line []byte, use func([]byte) (bool, error)) (time.Duration, e
 	return 0, errors.New("no answer")
 }
 
-const hello = `{"type":"hello","version":1,"needs":["sizes","new_flows"],"triggers":{"coflows":true,"every":8000000},"more":1}`
+const hello = `{"type":"hello","version":2,"needs":["sizes","new_flows","links"],"triggers":{"coflows":true,"every":8000000},"more":1}`
 
 func fabric(t testing.TB) *topo.Fabric {
 	t.Helper()
@@ -86,7 +86,7 @@ func view(t testing.TB) *policies.CoflowView {
 
 func TestMessages(t *testing.T) {
 	s, x, asked := opened(t, 0, `{"type":"news"}`, `{"type":"schedule","n":1,"later":2}`)
-	if d := cmp.Diff(policies.Needs{Sizes: true, Hints: policies.Hints{NewFlows: true}}, s.Needs()); d != "" {
+	if d := cmp.Diff(policies.Sizes|policies.NewFlows|policies.Links, s.Needs()); d != "" {
 		t.Errorf("needs (-want +got):\n%s", d)
 	}
 	if want := (policies.Triggers{Coflows: true, Every: 8 * time.Millisecond}); s.Triggers() != want || string(s.Hello()) != hello {
@@ -95,7 +95,7 @@ func TestMessages(t *testing.T) {
 	var out policies.Schedule
 	x.Decide(view(t), &out)
 	want := []string{
-		`{"type":"hello","version":1,"role":"coflow","parameters":null,"seed":7,"fabric":{"hosts":2,"racks":1,"host_racks":[0,0],` +
+		`{"type":"hello","version":2,"role":"coflow","parameters":null,"seed":7,"fabric":{"hosts":2,"racks":1,"host_racks":[0,0],` +
 			`"links":[{"name":"h0-00\u003eleaf0","rate":1000000000},{"name":"leaf0\u003eh0-00","rate":1000000000},` +
 			`{"name":"h0-01\u003eleaf0","rate":1000000000},{"name":"leaf0\u003eh0-01","rate":1000000000}]}}` + "\n",
 		`{"type":"decide","n":1,"now":5,"capacity":[1000000000,1000000000,1000000000,1000000000],"coflows":[{"id":3,"arrival":1,"width":2,` +
@@ -156,7 +156,7 @@ func TestBinary(t *testing.T) {
 		{func() { v.Capacity[3], capacity[4] = 0, 0 }, slices.Concat(numbers(2), []int64{4, 1e9, 1e9, 1e9, 0}, coflows)},
 	} {
 		tt.change()
-		head, after, _ := bytes.Cut(x.append(nil, n, v), []byte("\n"))
+		head, after, _ := bytes.Cut(x.append(nil, n, v, policies.Sizes), []byte("\n"))
 		got := make([]int64, len(after)/8)
 		if _, err := binary.Decode(after, binary.LittleEndian, got); err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func TestOrderOfNumbers(t *testing.T) {
 			}
 			field.SetInt(int64(1000 + i))
 		}
-		message := binaryCoflow(nil, &c)
+		message := binaryCoflow(nil, &c, true)
 		if want := []string{"links", "idle", "flows"}; 8*len(names) != len(message) || !slices.Equal(names[own:], want) {
 			t.Errorf("%s: %d numbers of %d, the last are %v, want %v", file, len(names), len(message)/8, names[own:], want)
 		}
@@ -286,9 +286,9 @@ func TestInvalidAnswers(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		`{"type":"hello","version":2}`:                  "hello: version 2: must be 1",
-		`{"type":"hello","version":1,"needs":["luxe"]}`: `hello: unknown need "luxe": must be flows, ignores_links,`,
-		`{"type":"hello","version":"1"}`:                "hello: json",
+		`{"type":"hello","version":1,"needs":["ignores_links"]}`: "hello: version 1: must be 2, in which needs are all facts that the policy sees",
+		`{"type":"hello","version":2,"needs":["luxe"]}`:          `hello: needs: unknown fact "luxe": must be progress, links, totals,`,
+		`{"type":"hello","version":"2"}`:                         "hello: json",
 	} {
 		s := Coflow(Settings{})
 		if err := s.Open(says(func(string) []string { return []string{line} }), fabric(t), 1); err == nil || !strings.Contains(err.Error(), want) {
@@ -443,7 +443,7 @@ func TestPython(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Needs() != p.Needs() || s.Triggers() != p.Triggers() {
-			t.Errorf("%s: %+v, %+v: want %+v, %+v", name, s.Needs(), s.Triggers(), p.Needs(), p.Triggers())
+			t.Errorf("%s: %v, %+v: want %v, %+v", name, s.Needs(), s.Triggers(), p.Needs(), p.Triggers())
 		}
 		x, of := s.New(), p.New()
 		rapid.Check(t, func(t *rapid.T) {

@@ -33,7 +33,7 @@ func TestPythonModules(t *testing.T) {
 		{builder, "-m", "pip", "wheel", "-q", "--no-index", "--no-build-isolation", "-w", dir, source},
 		{builder, "-m", "venv", at},
 		{python, "-m", "pip", "install", "-q", "--no-index", "--find-links", dir, "testbed"},
-		{python, "-c", "import testbed, testbed_gym; assert testbed.VERSION == 1, testbed.VERSION; testbed_gym.Problem()"},
+		{python, "-c", "import testbed, testbed_gym; assert testbed.VERSION == 2, testbed.VERSION; testbed_gym.Problem()"},
 	} {
 		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 		cmd.Dir = dir

@@ -22,10 +22,7 @@ type Placer struct {
 
 // Placement returns a placement policy before its conversation.
 func Placement(s Settings) *Placer {
-	p := &Placer{Policy: Policy{Settings: s, role: role{"placement", map[string]func(*policies.Needs) *bool{
-		"link_load": func(n *policies.Needs) *bool { return &n.LinkLoad },
-		"disk_use":  func(n *policies.Needs) *bool { return &n.DiskUse },
-	}}}}
+	p := &Placer{Policy: Policy{Settings: s, role: "placement"}}
 	p.p = &p.Policy
 	return p
 }
@@ -80,17 +77,17 @@ func (p *Placer) appendPlace(b []byte, v *policies.PlacementView, block workload
 }
 
 // appendCluster appends what the master knows of hosts and racks, as columns. Those whose numbers are all 0 are left out.
-func appendCluster(b []byte, c *policies.Cluster, needs policies.Needs) []byte {
+func appendCluster(b []byte, c *policies.Cluster, needs policies.Facts) []byte {
 	host := func(key string, of func(*policies.HostState) int64) { b = values(b, key, c.Hosts, of) }
 	host(`,"lost":[`, func(h *policies.HostState) int64 { return flag(h.Lost) })
 	host(`,"disk":[`, func(h *policies.HostState) int64 { return int64(h.Disk) })
 	b = number(b, `,"disk_rate":`, int64(c.DiskRate))
 	b = numbers(b, `,"zone":[`, c.Zone)
-	if needs.DiskUse {
+	if needs.Has(policies.DiskUse) {
 		host(`,"used":[`, func(h *policies.HostState) int64 { return int64(h.Used) })
 		host(`,"writing":[`, func(h *policies.HostState) int64 { return int64(h.Writing) })
 	}
-	if !needs.LinkLoad {
+	if !needs.Has(policies.LinkLoad) {
 		return b
 	}
 	host(`,"rx":[`, func(h *policies.HostState) int64 { return int64(h.Rx) })

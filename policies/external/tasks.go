@@ -14,23 +14,9 @@ import (
 // TaskScheduler is a task scheduler that a process implements.
 type TaskScheduler struct{ Policy }
 
-// Needs of task schedulers that only select parts of the message.
-const (
-	needSlots    = "slots"
-	needAttempts = "attempts"
-)
-
 // Tasks returns a task scheduler before its conversation.
 func Tasks(s Settings) *TaskScheduler {
-	part := func(*policies.Needs) *bool { return new(bool) }
-	return &TaskScheduler{Policy{Settings: s, role: role{"tasks", map[string]func(*policies.Needs) *bool{
-		needSlots:         part,
-		needAttempts:      part,
-		"every_heartbeat": func(n *policies.Needs) *bool { return &n.EveryHeartbeat },
-		"progress":        func(n *policies.Needs) *bool { return &n.TaskProgress },
-		"shuffle":         func(n *policies.Needs) *bool { return &n.Shuffle },
-		"link_load":       func(n *policies.Needs) *bool { return &n.LinkLoad },
-	}}}}
+	return &TaskScheduler{Policy{Settings: s, role: "tasks"}}
 }
 
 // Slots implements policies.TaskScheduler: a host runs and computes on all its slots.
@@ -40,15 +26,10 @@ func (s *TaskScheduler) Slots(n [jobs.TaskKinds]int) policies.Limits {
 
 // New returns the instance that holds the conversation or, without one, answers from a log.
 func (s *TaskScheduler) New() policies.TaskInstance {
-	shows := func(name string) bool { return slices.Contains(s.greeting.Needs, name) }
-	return &taskInstance{decisions{p: &s.Policy}, s.Needs(), shows(needSlots), shows(needAttempts)}
+	return &taskInstance{decisions{p: &s.Policy}}
 }
 
-type taskInstance struct {
-	decisions
-	needs           policies.Needs
-	slots, attempts bool // are shown
-}
+type taskInstance struct{ decisions }
 
 // Assign implements policies.TaskInstance.
 func (x *taskInstance) Assign(v *policies.TaskView, a *policies.Assignment) {
@@ -107,11 +88,11 @@ func (x *taskInstance) read(line []byte, v *policies.TaskView, a *policies.Assig
 // appendTasks appends the message "assign" but its last brace. Numbers that are 0 are left out.
 func (x *taskInstance) appendTasks(b []byte, v *policies.TaskView) []byte {
 	b = x.begin(b, "assign", v.Cluster)
-	if x.needs.LinkLoad {
-		b = appendCluster(b, v.Cluster, x.needs)
+	if x.p.needs.Has(policies.LinkLoad) {
+		b = appendCluster(b, v.Cluster, x.p.needs)
 	}
 	b = number(b, `,"host":`, int64(v.Host))
-	if x.slots {
+	if x.p.needs.Has(policies.Slots) {
 		b = list(b, `,"slots":[`, v.Slots, appendSlots)
 	} else {
 		b = list(b, `,"slots":[`, v.Slots[v.Host:v.Host+1], appendSlots)
@@ -176,7 +157,7 @@ func (x *taskInstance) appendJob(b []byte, j *policies.TaskJob) []byte {
 	b = number(b, `,"submit":`, int64(j.Submit))
 	b = number(b, `,"input":`, int64(j.Input))
 	b = list(b, `,"stages":[`, j.Stages, appendStage)
-	if x.attempts {
+	if x.p.needs.Has(policies.Attempts) {
 		b = list(b, `,"attempts":[`, j.Running, appendAttempt)
 	}
 	if s := j.Shuffle; s != nil {

@@ -30,7 +30,7 @@ func greeted(t testing.TB, p *Policy, needs string, lines ...string) *[]string {
 	var asked []string
 	err := p.Open(says(func(line string) []string {
 		if asked = append(asked, line); len(asked) == 1 {
-			return []string{`{"type":"hello","version":1,"needs":[` + needs + `]}`}
+			return []string{`{"type":"hello","version":2,"needs":[` + needs + `]}`}
 		}
 		return lines
 	}), fabric(t), 7)
@@ -40,7 +40,7 @@ func greeted(t testing.TB, p *Policy, needs string, lines ...string) *[]string {
 	return &asked
 }
 
-const everyTaskNeed = `"slots","attempts","every_heartbeat","progress","shuffle","link_load"`
+const everyTaskNeed = `"slots","attempts","every_heartbeat","task_progress","shuffle","link_load"`
 
 func taskView(t testing.TB) *policies.TaskView {
 	v := &policies.TaskView{Cluster: view(t).Cluster, Host: 1}
@@ -68,7 +68,7 @@ func TestTaskMessages(t *testing.T) {
 	const answer = `{"type":"assignment","n":1,"launch":[{"job":1,"stage":0,"locality":2}],"backup":[{"job":0,"stage":0,"index":6}],"kill":[{"job":0,"stage":0,"index":4,"n":5}],"later":1}`
 	s := Tasks(Settings{Latency: time.Second})
 	asked := greeted(t, &s.Policy, everyTaskNeed, `{"type":"news"}`, answer)
-	want := policies.Needs{EveryHeartbeat: true, TaskProgress: true, Shuffle: true, LinkLoad: true}
+	want := policies.Slots | policies.Attempts | policies.EveryHeartbeat | policies.TaskProgress | policies.Shuffle | policies.LinkLoad
 	if d := cmp.Diff(want, s.Needs()); d != "" {
 		t.Errorf("needs (-want +got):\n%s", d)
 	}
@@ -237,11 +237,15 @@ func TestSchemaOfRoles(t *testing.T) {
 	listed("assignment", schema.Defs["assignment"], answer(assignment{Assignment: messages.Assignment{Launch: []messages.Launch{{}}}}), "backup", "kill")
 	listed("running", schema.Defs["running"], answer(messages.Attempt{}))
 	listed("placement", schema.Defs["placement"], answer(placed{}))
-	known := schema.Defs["hello_answer"]["properties"].(map[string]any)["needs"].(map[string]any)["items"].(map[string]any)["enum"].([]any)
-	names := slices.Concat(Coflow(Settings{}).role.names(), s.role.names(), p.role.names())
-	slices.Sort(names)
-	if d := cmp.Diff(fmt.Sprint(slices.Compact(names)), fmt.Sprint(known)); d != "" {
-		t.Errorf("needs (-program +schema):\n%s", d)
+	known := schema.Defs["hello_answer"]["properties"].(map[string]any)["needs"].(map[string]any)["items"].(map[string]any)["oneOf"]
+	var facts []any
+	for _, x := range policies.AllFacts() {
+		if len(x.Roles) > 0 {
+			facts = append(facts, map[string]any{"const": x.Name, "description": strings.Join(x.Roles, ", ") + ": " + x.Doc + "."})
+		}
+	}
+	if d := cmp.Diff(facts, known); d != "" {
+		t.Errorf("facts (-program +schema):\n%s", d)
 	}
 }
 

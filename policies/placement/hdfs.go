@@ -41,7 +41,7 @@ type HDFS struct {
 func DefaultHDFS() HDFS { return HDFS{ConsiderLoad: true, MinBlocks: 5} }
 
 // Needs returns DiskUse.
-func (HDFS) Needs() policies.Needs { return policies.Needs{DiskUse: true} }
+func (HDFS) Needs() policies.Facts { return policies.DiskUse }
 
 // Place draws one random order of all hosts and takes the first eligible ones from it.
 // An ineligible host thus does not change the choice of the others.

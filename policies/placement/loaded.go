@@ -23,7 +23,7 @@ type LeastLoaded struct {
 func DefaultLeastLoaded() LeastLoaded { return LeastLoaded{DefaultSteering(), DefaultEstimate()} }
 
 // Needs returns LinkLoad and DiskUse.
-func (LeastLoaded) Needs() policies.Needs { return policies.Needs{LinkLoad: true, DiskUse: true} }
+func (LeastLoaded) Needs() policies.Facts { return policies.LinkLoad | policies.DiskUse }
 
 // Place implements policies.Placer.
 func (p LeastLoaded) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
@@ -41,7 +41,7 @@ type PowerOfTwo struct {
 func DefaultPowerOfTwo() PowerOfTwo { return PowerOfTwo{DefaultSteering(), DefaultEstimate()} }
 
 // Needs returns LinkLoad and DiskUse.
-func (PowerOfTwo) Needs() policies.Needs { return policies.Needs{LinkLoad: true, DiskUse: true} }
+func (PowerOfTwo) Needs() policies.Facts { return policies.LinkLoad | policies.DiskUse }
 
 // Place implements policies.Placer.
 func (p PowerOfTwo) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
@@ -71,8 +71,8 @@ type Oracle struct{ Steering }
 func DefaultOracle() Oracle { return Oracle{DefaultSteering()} }
 
 // Needs returns OracleLoad, DiskUse, and LinkLoad for the most recent placements.
-func (Oracle) Needs() policies.Needs {
-	return policies.Needs{OracleLoad: true, LinkLoad: true, DiskUse: true}
+func (Oracle) Needs() policies.Facts {
+	return policies.OracleLoad | policies.LinkLoad | policies.DiskUse
 }
 
 // Place implements policies.Placer.

@@ -63,7 +63,7 @@ func DefaultSinbad() Sinbad {
 var _ policies.Batcher = Sinbad{}
 
 // Needs returns LinkLoad and DiskUse.
-func (Sinbad) Needs() policies.Needs { return policies.Needs{LinkLoad: true, DiskUse: true} }
+func (Sinbad) Needs() policies.Facts { return policies.LinkLoad | policies.DiskUse }
 
 // Every returns Interval, the paper's q.
 func (p Sinbad) Every() time.Duration { return p.Interval }

@@ -30,7 +30,7 @@ func DefaultUniform() Uniform {
 }
 
 // Needs returns DiskUse.
-func (Uniform) Needs() policies.Needs { return policies.Needs{DiskUse: true} }
+func (Uniform) Needs() policies.Facts { return policies.DiskUse }
 
 // Place implements policies.Placer.
 func (p Uniform) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {

@@ -60,7 +60,7 @@ func Views() *rapid.Generator[*policies.CoflowView] {
 	return rapid.Map(Clusters(), func(c *Cluster) *policies.CoflowView {
 		for c.Next() {
 		}
-		return c.View(policies.Needs{Sizes: true, LinkLoad: true, DiskUse: true, Hints: policies.Hints{Flows: true}})
+		return c.View(everything)
 	})
 }
 
@@ -140,7 +140,7 @@ func (c *Cluster) Next() bool {
 }
 
 // View returns the View of the cluster for a policy with the given needs.
-func (c *Cluster) View(needs policies.Needs) *policies.CoflowView {
+func (c *Cluster) View(needs policies.Facts) *policies.CoflowView {
 	v := policies.CoflowView{Cluster: &c.cluster}
 	c.coordinator.Needs = needs
 	for _, x := range c.coflows {

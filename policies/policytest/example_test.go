@@ -17,7 +17,7 @@ import (
 type SmallestFirst struct{}
 
 // Needs returns Sizes: without it Remaining is 0.
-func (SmallestFirst) Needs() policies.Needs { return policies.Needs{Sizes: true} }
+func (SmallestFirst) Needs() policies.Facts { return policies.Sizes }
 
 // Triggers requests a decision whenever a coflow arrives or a flow or coflow ends.
 func (SmallestFirst) Triggers() policies.Triggers {
@@ -48,7 +48,7 @@ func TestSmallestFirst(t *testing.T) { policytest.Scheduler(t, SmallestFirst{}) 
 type Oldest struct{}
 
 // Needs returns 0.
-func (Oldest) Needs() policies.Needs { return policies.Needs{} }
+func (Oldest) Needs() policies.Facts { return 0 }
 
 // Slots changes nothing.
 func (Oldest) Slots(n [jobs.TaskKinds]int) policies.Limits {

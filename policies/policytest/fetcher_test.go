@@ -50,7 +50,7 @@ func backups(v *policies.TaskView, a *policies.Assignment) {
 
 // forASecond returns a valid fetcher, that lets copies continue for a second, changed.
 func forASecond(change func(*fetcher)) *fetcher {
-	f := &fetcher{tasks: tasks{f: backups}, keep: func(*policies.TaskView, *policies.TaskJob, int) time.Duration { return time.Second },
+	f := &fetcher{tasks: tasks{needs: policies.Attempts, f: backups}, keep: func(*policies.TaskView, *policies.TaskJob, int) time.Duration { return time.Second },
 		source: func(c *policies.CopyChoice) int {
 			if c.Rank < len(c.Copies) {
 				return c.Rank

@@ -135,7 +135,7 @@ func CheckPlacer(p policies.Placer, v, other *policies.PlacementView, b workload
 		return err
 	}
 	if p.Needs() != needs {
-		return fmt.Errorf("method Needs returned %+v, before %+v", p.Needs(), needs)
+		return fmt.Errorf("method Needs returned %v, before %v", p.Needs(), needs)
 	}
 	if err := repeat("Place depends on facts that Needs does not declare", clonePlacement(v), b); err != nil {
 		return err

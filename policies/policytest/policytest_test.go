@@ -20,7 +20,7 @@ import (
 
 // scheduler is a coflow policy that calls a function.
 type scheduler struct {
-	needs    policies.Needs
+	needs    policies.Facts
 	triggers policies.Triggers
 	f        decide
 	make     func() decide // of each instance, in place of f
@@ -35,7 +35,10 @@ func (s *scheduler) New() policies.CoflowInstance {
 	return s
 }
 
-func (s *scheduler) Needs() policies.Needs                                 { return s.needs }
+// visible is what policies of these tests see, unless they test what is hidden.
+const visible = policies.Progress | policies.Links
+
+func (s *scheduler) Needs() policies.Facts                                 { return s.needs }
 func (s *scheduler) Triggers() policies.Triggers                           { return s.triggers }
 func (s *scheduler) Decide(v *policies.CoflowView, out *policies.Schedule) { s.f(v, out) }
 
@@ -43,11 +46,11 @@ var arrivals = policies.Triggers{Coflows: true}
 
 // placer is a placement policy that calls a function.
 type placer struct {
-	needs policies.Needs
+	needs policies.Facts
 	f     func(*policies.PlacementView, workloads.Block, *rand.Rand) ([]topo.HostID, error)
 }
 
-func (p *placer) Needs() policies.Needs { return p.needs }
+func (p *placer) Needs() policies.Facts { return p.needs }
 func (p *placer) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 	return p.f(v, b, rng)
 }
@@ -87,8 +90,8 @@ func stateful(v *policies.CoflowView, s *policies.Schedule) {
 func TestValidSchedulersPass(t *testing.T) {
 	Scheduler(t, &scheduler{triggers: arrivals, f: free})
 	Scheduler(t, &scheduler{triggers: arrivals, f: func(*policies.CoflowView, *policies.Schedule) {}})
-	Scheduler(t, &scheduler{needs: policies.Needs{Hints: policies.Hints{NewFlows: true}}, triggers: policies.Triggers{Every: time.Second}, f: stateful})
-	Scheduler(t, &scheduler{needs: policies.Needs{Sizes: true, Hints: policies.Hints{Flows: true}}, triggers: arrivals, f: rated(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate {
+	Scheduler(t, &scheduler{needs: visible | policies.NewFlows, triggers: policies.Triggers{Every: time.Second}, f: stateful})
+	Scheduler(t, &scheduler{needs: policies.Sizes | policies.Flows | policies.Links, triggers: arrivals, f: rated(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate {
 		if slices.ContainsFunc(f.Path, func(l topo.LinkID) bool { return v.Capacity[l] == 0 }) {
 			return policies.FlowRate{Flow: f.ID}
 		}
@@ -118,7 +121,7 @@ func TestValidSchedulersPass(t *testing.T) {
 func TestInvalidSchedulersAreCaught(t *testing.T) {
 	const eitherOrder = "two instances"
 	with := func(change func(v *policies.CoflowView, s *policies.Schedule)) *scheduler {
-		return &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
+		return &scheduler{needs: visible, triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			if free(v, s); len(v.Coflows) > 0 {
 				change(v, s)
 			}
@@ -126,7 +129,7 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 	}
 	calls, moments := 0, 0
 	every := func(rate func(*policies.CoflowView, *policies.FlowState) policies.FlowRate) *scheduler {
-		return &scheduler{needs: policies.Needs{Hints: policies.Hints{Flows: true}}, triggers: arrivals, f: rated(rate)}
+		return &scheduler{needs: visible | policies.Flows, triggers: arrivals, f: rated(rate)}
 	}
 	of := func(f workloads.FlowID, rate float64) policies.FlowRate {
 		return policies.FlowRate{Flow: f, Rate: rate}
@@ -154,7 +157,7 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 		{"negative", every(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate { return of(f.ID, -1) }), "0 or more"},
 		{"NaN", every(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate { return of(f.ID, math.NaN()) }), "must be a number"},
 		{"infinite", every(func(v *policies.CoflowView, f *policies.FlowState) policies.FlowRate { return of(f.ID, math.Inf(1)) }), "must be a number"},
-		{"two rates", &scheduler{needs: policies.Needs{Hints: policies.Hints{Flows: true}}, triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
+		{"two rates", &scheduler{needs: visible | policies.Flows, triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
 			if len(v.Coflows) > 0 {
 				f := v.Coflows[0].Flows[0].ID
 				s.Steps = append(s.Steps, policies.Step{Rule: policies.Explicit, Rates: []policies.FlowRate{of(f, 0), of(f, 0)}})
@@ -245,6 +248,16 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 				s.Steps = nil
 			}
 		}), "does not declare"},
+		{"undeclared use of progress", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
+			if free(v, s); len(v.Coflows) > 0 && v.Coflows[0].Sent > 0 {
+				s.Steps = nil
+			}
+		}}, "does not declare"},
+		{"undeclared use of links", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
+			if free(v, s); len(v.Coflows) > 0 && len(v.Coflows[0].Links) > 1 {
+				s.Steps = nil
+			}
+		}}, "does not declare"},
 		{"undeclared use of flows", with(func(v *policies.CoflowView, s *policies.Schedule) {
 			if len(v.Coflows[0].Flows) > 1 {
 				s.Steps = nil
@@ -256,7 +269,7 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 					s.Steps = nil
 				}
 			})
-			p.needs = policies.Needs{Hints: policies.Hints{NewFlows: true}}
+			p.needs = visible | policies.NewFlows
 			return p
 		}(), "does not declare"},
 		{"depends on IDs", &scheduler{triggers: arrivals, f: func(v *policies.CoflowView, s *policies.Schedule) {
@@ -294,7 +307,7 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 			p := with(func(v *policies.CoflowView, s *policies.Schedule) {
 				s.Pilots = append(s.Pilots, v.Coflows[0].Flows[0].ID)
 			})
-			p.needs = policies.Needs{Hints: policies.Hints{Flows: true}}
+			p.needs = visible | policies.Flows
 			return p
 		}(), "pilot flow twice"},
 		{"is never called", &scheduler{f: free}, "must set Coflows"},
@@ -389,7 +402,7 @@ func roomy(v *policies.PlacementView, b workloads.Block, _ *rand.Rand) (out []to
 }
 
 func TestValidPlacerPasses(t *testing.T) {
-	Placer(t, &placer{policies.Needs{DiskUse: true}, roomy})
+	Placer(t, &placer{policies.DiskUse, roomy})
 }
 
 // batcher is a policy that queues requests.
@@ -411,7 +424,7 @@ func TestBatchers(t *testing.T) {
 		}
 		return out
 	}
-	Placer(t, &batcher{placer{policies.Needs{DiskUse: true}, roomy}, second, reverse})
+	Placer(t, &batcher{placer{policies.DiskUse, roomy}, second, reverse})
 	for _, tt := range []struct {
 		name  string
 		every func() time.Duration
@@ -447,64 +460,64 @@ func TestInvalidPlacersAreCaught(t *testing.T) {
 		policy *placer
 		want   string // substring of the error; empty if the check that fails is random
 	}{
-		{"writes to the hosts", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"writes to the hosts", &placer{policies.DiskUse, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			v.Hosts[0].Writing++
 			return roomy(v, b, rng)
 		}}, "modified the View"},
-		{"returns the scratch memory", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"returns the scratch memory", &placer{policies.DiskUse, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			return append(v.Scratch[:0], hosts...), err
 		}}, "different hosts"},
-		{"writes to a placement", &placer{policies.Needs{DiskUse: true, LinkLoad: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"writes to a placement", &placer{policies.DiskUse | policies.LinkLoad, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			for _, p := range v.Placements {
 				p.Hosts[0] = 99
 			}
 			return roomy(v, b, rng)
 		}}, "modified the View"},
-		{"full disks", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"full disks", &placer{policies.DiskUse, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			empty := clonePlacement(v)
 			for h := range empty.Hosts {
 				empty.Hosts[h].Used = 0
 			}
 			return roomy(empty, b, rng)
 		}}, "no room"},
-		{"lost hosts", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"lost hosts", &placer{policies.DiskUse, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			there := clonePlacement(v)
 			for h := range there.Hosts {
 				there.Hosts[h].Lost = false
 			}
 			return roomy(there, b, rng)
 		}}, "is lost"},
-		{"one rack", &placer{policies.Needs{}, anyHosts}, "in one rack"},
-		{"same host twice", &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"one rack", &placer{0, anyHosts}, "in one rack"},
+		{"same host twice", &placer{0, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			return make([]topo.HostID, b.Replicas), nil
 		}}, "two replicas on host 0"},
-		{"unknown host", &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"unknown host", &placer{0, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			hosts[0] = topo.HostID(len(v.Hosts))
 			return hosts, err
 		}}, "must be from 0 to"},
-		{"too few", &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"too few", &placer{0, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			return []topo.HostID{b.Client}, nil
 		}}, "1 hosts"},
-		{"gives up", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"gives up", &placer{policies.DiskUse, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			return nil, errors.New("gave up")
 		}}, "gave up"},
-		{"counts its calls", &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"counts its calls", &placer{0, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if calls++; calls%2 == 0 && len(hosts) > 1 {
 				hosts[0], hosts[1] = hosts[1], hosts[0]
 			}
 			return hosts, err
 		}}, "two identical calls"},
-		{"draws from a global source", &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"draws from a global source", &placer{0, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			rand.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
 			return hosts, err
 		}}, ""},
 		{"keeps the View", func() *placer {
 			var at *policies.PlacementView
-			return &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+			return &placer{0, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 				at = cmp.Or(at, v)
 				if len(at.Hosts) == 0 {
 					return nil, nil
@@ -514,7 +527,7 @@ func TestInvalidPlacersAreCaught(t *testing.T) {
 		}(), "two identical calls"},
 		{"keeps the Cluster of the View", func() *placer {
 			var at *policies.Cluster
-			return &placer{policies.Needs{}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+			return &placer{0, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 				at = cmp.Or(at, v.Cluster)
 				if len(at.Hosts) == 0 {
 					return nil, nil
@@ -522,34 +535,34 @@ func TestInvalidPlacersAreCaught(t *testing.T) {
 				return anyHosts(v, b, rng)
 			}}
 		}(), "two identical calls"},
-		{"undeclared use of loads", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"undeclared use of loads", &placer{policies.DiskUse, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if len(hosts) > 1 && v.Hosts[hosts[0]].Rx > v.Hosts[hosts[1]].Rx {
 				hosts[0], hosts[1] = hosts[1], hosts[0]
 			}
 			return hosts, err
 		}}, "does not declare"},
-		{"undeclared use of true loads", &placer{policies.Needs{DiskUse: true, LinkLoad: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"undeclared use of true loads", &placer{policies.DiskUse | policies.LinkLoad, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if len(hosts) > 1 && len(v.Load) > 0 && v.Load[0]%2 == 1 {
 				hosts[0], hosts[1] = hosts[1], hosts[0]
 			}
 			return hosts, err
 		}}, "does not declare"},
-		{"undeclared use of rack counters", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"undeclared use of rack counters", &placer{policies.DiskUse, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if len(hosts) > 1 && v.Racks[0].Rx%2 == 1 {
 				hosts[0], hosts[1] = hosts[1], hosts[0]
 			}
 			return hosts, err
 		}}, "does not declare"},
-		{"writes to the zones", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"writes to the zones", &placer{policies.DiskUse, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			if v.Zone != nil {
 				v.Zone[0]++
 			}
 			return roomy(v, b, rng)
 		}}, "modified the View"},
-		{"depends on the block's ID", &placer{policies.Needs{DiskUse: true}, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
+		{"depends on the block's ID", &placer{policies.DiskUse, func(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
 			hosts, err := roomy(v, b, rng)
 			if b.ID > 100 && len(hosts) > 1 {
 				hosts[0], hosts[1] = hosts[1], hosts[0]

@@ -56,41 +56,43 @@ func CheckSchedulerByID(s policies.CoflowScheduler, c, other *Cluster) error {
 }
 
 func checkScheduler(s policies.CoflowScheduler, c, other *Cluster, renamed bool) error {
-	needs, when := s.Needs(), s.Triggers()
-	if _, err := coordinator.New(s, 0, true); err != nil {
+	rules, err := coordinator.New(s, 0, true)
+	if err != nil {
 		return err
 	}
+	needs, when := rules.Needs, rules.Triggers
 	x := coflowInstances{first: s.New(), elsewhere: s.New(), twin: s.New(), informed: s.New()}
 	if renamed {
 		x.renamed = s.New()
 	}
 	for round := 1; ; round++ {
-		taken, err := x.checkMoment(c, other, needs)
+		taken, err := x.checkMoment(c, other, &rules)
 		if err == nil {
-			err = checkEmpty(s.New(), c.View(needs), needs)
+			err = checkEmpty(s.New(), c.View(needs), &rules)
 		}
 		if err != nil {
 			return fmt.Errorf("decision %d: %w", round, err)
 		}
 		if s.Needs() != needs || s.Triggers() != when {
-			return fmt.Errorf("decision %d: methods Needs and Triggers returned %+v and %+v, before %+v and %+v", round, s.Needs(), s.Triggers(), needs, when)
+			return fmt.Errorf("decision %d: methods Needs and Triggers returned %v and %+v, before %v and %+v", round, s.Needs(), s.Triggers(), needs, when)
 		}
 		c.Take(taken)
 		if !c.Next() {
-			return checkEmpty(x.first, c.View(needs), needs)
+			return checkEmpty(x.first, c.View(needs), &rules)
 		}
 	}
 }
 
 // checkMoment checks the contract at the current moment and returns the schedule.
-func (x *coflowInstances) checkMoment(c, other *Cluster, needs policies.Needs) (*policies.Schedule, error) {
+func (x *coflowInstances) checkMoment(c, other *Cluster, rules *coordinator.Coordinator) (*policies.Schedule, error) {
+	needs := rules.Needs
 	shown, before := c.View(needs), c.View(needs)
 	var answer policies.Schedule
 	x.first.Decide(shown, &answer)
 	if !reflect.DeepEqual(shown, before) {
 		return nil, errors.New("method Decide modified the View")
 	}
-	if err := CheckSchedule(c.View(needs.With(policies.Needs{Hints: policies.Hints{Flows: true}})), &answer, needs); err != nil {
+	if err := checkSchedule(c.View(needs|policies.Flows), &answer, rules); err != nil {
 		return nil, err
 	}
 	if err := checkPilots(shown, &answer); err != nil {
@@ -132,11 +134,11 @@ func (x *coflowInstances) checkMoment(c, other *Cluster, needs policies.Needs) (
 }
 
 // checkEmpty checks a decision for a View without its coflows.
-func checkEmpty(x policies.CoflowInstance, v *policies.CoflowView, needs policies.Needs) error {
+func checkEmpty(x policies.CoflowInstance, v *policies.CoflowView, rules *coordinator.Coordinator) error {
 	v.Coflows = nil
 	var answer policies.Schedule
 	x.Decide(v, &answer)
-	if err := CheckSchedule(v, &answer, needs); err != nil {
+	if err := checkSchedule(v, &answer, rules); err != nil {
 		return fmt.Errorf("without coflows: %w", err)
 	}
 	return nil
@@ -145,7 +147,7 @@ func checkEmpty(x policies.CoflowInstance, v *policies.CoflowView, needs policie
 // unmasked returns the View shown with all hidden facts, except the flows that NewFlows
 // and PilotFlows hide.
 func unmasked(c *Cluster, shown *policies.CoflowView) *policies.CoflowView {
-	v := c.View(policies.Needs{Sizes: true, LinkLoad: true, DiskUse: true, Hints: policies.Hints{Flows: true, MostSent: true}})
+	v := c.View(everything)
 	declared := slices.ContainsFunc(shown.Coflows, func(x policies.CoflowState) bool { return len(x.Flows) > 0 })
 	for i := range v.Coflows {
 		if declared {
@@ -157,9 +159,9 @@ func unmasked(c *Cluster, shown *policies.CoflowView) *policies.CoflowView {
 	return v
 }
 
-// CheckSchedule rejects schedules that are invalid for a View. It uses the View's Flows
+// checkSchedule rejects schedules that are invalid for a View. It uses the View's Flows
 // only for rates and pilot flows.
-func CheckSchedule(v *policies.CoflowView, s *policies.Schedule, needs policies.Needs) error {
+func checkSchedule(v *policies.CoflowView, s *policies.Schedule, rules *coordinator.Coordinator) error {
 	n := len(v.Coflows)
 	for i, b := range s.Budgets {
 		if !(b >= 0 && b <= 1) { // also rejects NaN
@@ -175,7 +177,7 @@ func CheckSchedule(v *policies.CoflowView, s *policies.Schedule, needs policies.
 	}
 	used := make([]float64, len(v.Capacity)) // sum of Explicit rates, by LinkID
 	for i, step := range s.Steps {
-		if err := checkStep(step, n, len(s.Budgets), needs); err != nil {
+		if err := checkStep(step, n, len(s.Budgets), rules.Needs); err != nil {
 			return fmt.Errorf("step %d: %w", i, err)
 		}
 		seen := map[workloads.FlowID]bool{}
@@ -200,10 +202,10 @@ func CheckSchedule(v *policies.CoflowView, s *policies.Schedule, needs policies.
 			return fmt.Errorf("the rates exceed the capacity of link %s: %v of %v bit/s", v.Fabric.LinkName(topo.LinkID(l)), rate, most)
 		}
 	}
-	return coordinator.Check(v, s, needs)
+	return rules.Check(v, s)
 }
 
-func checkStep(step policies.Step, coflows, budgets int, needs policies.Needs) error {
+func checkStep(step policies.Step, coflows, budgets int, needs policies.Facts) error {
 	switch {
 	case step.Rule > policies.Explicit:
 		return fmt.Errorf("unknown rule %d", step.Rule)
@@ -215,7 +217,7 @@ func checkStep(step policies.Step, coflows, budgets int, needs policies.Needs) e
 		return fmt.Errorf("budget %d of %d: must be 0 for none, or from 1", step.Budget, budgets)
 	case step.Budget > 0 && step.Rule == policies.Free:
 		return errors.New("rule Free with a budget: free flows have no rate cap that could keep it")
-	case step.Rule == policies.MADD && !needs.Sizes:
+	case step.Rule == policies.MADD && !needs.Has(policies.Sizes):
 		return errors.New("rule MADD needs Sizes, which Needs does not declare")
 	case step.Within < 0 || step.Within > 0 && step.Rule != policies.MADD:
 		return fmt.Errorf("within %v: must be 0, or more with rule MADD", step.Within)

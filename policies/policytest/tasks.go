@@ -32,7 +32,7 @@ func Tasks(t rapid.TB, s policies.TaskScheduler) {
 type instances struct {
 	first, elsewhere, twin, informed, renamed policies.TaskInstance
 
-	needs policies.Needs
+	needs policies.Facts
 	seen  *policies.TaskView   // of the newest decision, with all facts; nil if it was compared
 	taken *policies.Assignment // the decision
 	err   error                // the first problem of a method that the tracker has called
@@ -41,11 +41,11 @@ type instances struct {
 // driven is a policy with other needs and an instance that exists.
 type driven struct {
 	policies.TaskScheduler
-	needs    policies.Needs
+	needs    policies.Facts
 	instance policies.TaskInstance
 }
 
-func (s driven) Needs() policies.Needs      { return s.needs }
+func (s driven) Needs() policies.Facts      { return s.needs }
 func (s driven) New() policies.TaskInstance { return s.instance }
 
 // assign is an instance that calls a function.
@@ -59,9 +59,7 @@ func CheckTasks(s policies.TaskScheduler, c, other *TaskCluster, decisions int) 
 		return err
 	}
 	needs := s.Needs()
-	all := needs.With(policies.Needs{
-		Sizes: true, Totals: true, LinkLoad: true, DiskUse: true, OracleLoad: true, Shuffle: true, OracleRatio: true, TaskProgress: true, History: true,
-	})
+	all := needs | everything&^policies.EveryHeartbeat
 	x := &instances{first: s.New(), elsewhere: s.New(), twin: s.New(), informed: s.New(), renamed: s.New(), needs: needs}
 	var drives policies.TaskInstance = x
 	if f, ok := x.first.(policies.Fetcher); ok {
@@ -89,7 +87,7 @@ func CheckTasks(s policies.TaskScheduler, c, other *TaskCluster, decisions int) 
 			return fmt.Errorf("decision %d: %w", made+1, err)
 		}
 		if s.Needs() != needs {
-			return fmt.Errorf("decision %d: method Needs returned %+v, before %+v", made, s.Needs(), needs)
+			return fmt.Errorf("decision %d: method Needs returned %v, before %v", made, s.Needs(), needs)
 		}
 	}
 	return nil

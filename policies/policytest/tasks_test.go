@@ -15,7 +15,7 @@ import (
 
 // tasks is a task scheduler that calls a function.
 type tasks struct {
-	needs policies.Needs
+	needs policies.Facts
 	slots func(n [jobs.TaskKinds]int) policies.Limits // plain if nil
 	f     assign
 	make  func() assign // of each instance, in place of f
@@ -28,7 +28,7 @@ func (s *tasks) New() policies.TaskInstance {
 	return s
 }
 
-func (s *tasks) Needs() policies.Needs                               { return s.needs }
+func (s *tasks) Needs() policies.Facts                               { return s.needs }
 func (s *tasks) Assign(v *policies.TaskView, a *policies.Assignment) { s.f(v, a) }
 func (s *tasks) Slots(n [jobs.TaskKinds]int) policies.Limits {
 	if s.slots == nil {
@@ -68,7 +68,7 @@ func kills(v *policies.TaskView, a *policies.Assignment) {
 func TestValidTaskSchedulersPass(t *testing.T) {
 	Tasks(t, &tasks{f: first})
 	Tasks(t, &tasks{f: func(*policies.TaskView, *policies.Assignment) {}})
-	Tasks(t, &tasks{needs: policies.Needs{LinkLoad: true}, f: func(v *policies.TaskView, a *policies.Assignment) {
+	Tasks(t, &tasks{needs: policies.LinkLoad, f: func(v *policies.TaskView, a *policies.Assignment) {
 		if v.Hosts[v.Host].Rx%2 == 0 {
 			first(v, a)
 		}
@@ -94,7 +94,7 @@ func TestValidTaskSchedulersPass(t *testing.T) {
 
 func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 	with := func(change func(v *policies.TaskView, a *policies.Assignment)) *tasks {
-		return &tasks{f: func(v *policies.TaskView, a *policies.Assignment) {
+		return &tasks{needs: policies.Attempts, f: func(v *policies.TaskView, a *policies.Assignment) {
 			if first(v, a); len(v.Jobs) > 0 {
 				change(v, a)
 			}
@@ -280,7 +280,7 @@ func TestInvalidTaskSchedulersAreCaught(t *testing.T) {
 
 // A policy that kills passes, and its attempts run again.
 func TestKilledTasksRunAgain(t *testing.T) {
-	s := &tasks{f: kills}
+	s := &tasks{needs: policies.Attempts, f: kills}
 	Tasks(t, s)
 	rapid.Check(t, func(t *rapid.T) {
 		c := TaskClusters().Draw(t, "cluster")

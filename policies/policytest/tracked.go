@@ -176,7 +176,7 @@ func (c *TaskCluster) Instance() policies.TaskInstance { return c.tracker.Instan
 // start begins a run of a policy.
 func (c *TaskCluster) start(s policies.TaskScheduler) (err error) {
 	c.Scheduler = s
-	c.Cluster = func(needs policies.Needs) *policies.Cluster {
+	c.Cluster = func(needs policies.Facts) *policies.Cluster {
 		v := cloneCluster(&c.cluster)
 		maskCluster(v, needs)
 		return v

@@ -214,28 +214,40 @@ func overwriteCluster(c *policies.Cluster) {
 	*c = policies.Cluster{}
 }
 
+// everything is all facts.
+const everything = ^policies.Facts(0)
+
 // Mask returns a copy of a View without the facts that needs does not declare, as the
 // engine shows it. With NewFlows, it keeps the flows of all coflows, because a View does
 // not show which coflows are new.
-func Mask(v *policies.CoflowView, needs policies.Needs) *policies.CoflowView {
+func Mask(v *policies.CoflowView, needs policies.Facts) *policies.CoflowView {
 	m := clone(v)
 	maskCluster(m.Cluster, needs)
 	for i := range m.Coflows {
 		c := &m.Coflows[i]
-		if !needs.Flows && !needs.NewFlows && !needs.PilotFlows {
+		if needs&policies.Flows == 0 {
 			c.Flows = nil
 		}
-		if !needs.MostSent {
+		if !needs.Has(policies.MostSent) {
 			c.MostSent = 0
 		}
-		if needs.IgnoresLinks {
+		if !needs.Has(policies.Links) {
 			c.Links = nil
 		}
-		if needs.Sizes {
+		if !needs.Has(policies.Progress) {
+			c.Sent = 0
+			for j := range c.Links {
+				c.Links[j].Begun = false
+			}
+			for j := range c.Flows {
+				c.Flows[j].Sent = 0
+			}
+		}
+		if needs.Has(policies.Sizes) {
 			continue
 		}
 		c.Remaining = 0
-		if !needs.Totals {
+		if !needs.Has(policies.Totals) {
 			c.Size, c.Largest, c.Bound = 0, 0, 0
 		}
 		for j := range c.Links {
@@ -249,27 +261,27 @@ func Mask(v *policies.CoflowView, needs policies.Needs) *policies.CoflowView {
 }
 
 // MaskPlacement is Mask for the View of a placement policy.
-func MaskPlacement(v *policies.PlacementView, needs policies.Needs) *policies.PlacementView {
+func MaskPlacement(v *policies.PlacementView, needs policies.Facts) *policies.PlacementView {
 	m := clonePlacement(v)
 	maskCluster(m.Cluster, needs)
-	if !needs.LinkLoad {
+	if !needs.Has(policies.LinkLoad) {
 		m.Placements = nil
 	}
 	return m
 }
 
-func maskCluster(c *policies.Cluster, needs policies.Needs) {
-	if !needs.LinkLoad {
+func maskCluster(c *policies.Cluster, needs policies.Facts) {
+	if !needs.Has(policies.LinkLoad) {
 		clear(c.Racks)
 	}
-	if !needs.OracleLoad {
+	if !needs.Has(policies.OracleLoad) {
 		c.Load = nil
 	}
 	for h := range c.Hosts {
-		if !needs.LinkLoad {
+		if !needs.Has(policies.LinkLoad) {
 			c.Hosts[h].Rx, c.Hosts[h].Tx = 0, 0
 		}
-		if !needs.DiskUse {
+		if !needs.Has(policies.DiskUse) {
 			c.Hosts[h].Used, c.Hosts[h].Writing = 0, 0
 		}
 	}
@@ -318,10 +330,15 @@ func cloneTasks(v *policies.TaskView) *policies.TaskView {
 }
 
 // MaskTasks is Mask for the View of a task scheduler.
-func MaskTasks(v *policies.TaskView, needs policies.Needs) *policies.TaskView {
+func MaskTasks(v *policies.TaskView, needs policies.Facts) *policies.TaskView {
 	m := cloneTasks(v)
 	maskCluster(m.Cluster, needs)
-	if !needs.History {
+	if !needs.Has(policies.Slots) {
+		own := m.Slots[m.Host]
+		clear(m.Slots)
+		m.Slots[m.Host] = own
+	}
+	if !needs.Has(policies.TaskHistory) {
 		m.History = nil
 		for h := range m.Slots {
 			m.Slots[h].Judged, m.Slots[h].Straggled = 0, 0
@@ -329,18 +346,21 @@ func MaskTasks(v *policies.TaskView, needs policies.Needs) *policies.TaskView {
 	}
 	for i := range m.Jobs {
 		j := &m.Jobs[i]
-		if !needs.Shuffle {
+		if !needs.Has(policies.Attempts) {
+			j.Running = nil
+		}
+		if !needs.Has(policies.Shuffle) {
 			j.Shuffle = nil
-		} else if j.Shuffle != nil && !needs.OracleRatio {
+		} else if j.Shuffle != nil && !needs.Has(policies.OracleRatio) {
 			j.Shuffle.Ratio = 0
 		}
 		for k := range j.Stages {
-			if !needs.TaskProgress {
+			if !needs.Has(policies.TaskProgress) {
 				j.Stages[k].Durations = nil
 			}
 		}
 		for k := range j.Running {
-			if !needs.TaskProgress {
+			if !needs.Has(policies.TaskProgress) {
 				j.Running[k].Progress = 0
 			}
 		}

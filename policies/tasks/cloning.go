@@ -46,6 +46,21 @@ func DefaultCloning() Cloning {
 	return Cloning{On: true, Dolly: clone.DefaultDolly(), Wait: SameWaits(3 * time.Second), LearnEvery: 10 * time.Second}
 }
 
+// needs returns what cloning needs to know.
+func (p Cloning) needs() (needs policies.Facts) {
+	if !p.On {
+		return 0
+	}
+	needs = policies.EveryHeartbeat
+	if p.Learn != GivenEstimates {
+		needs |= policies.TaskProgress | policies.TaskHistory
+	}
+	if p.Admission == clone.Preemption {
+		needs |= policies.TaskProgress
+	}
+	return needs
+}
+
 // SameWaits returns Cloning.Wait with the same ω for all classes of jobs.
 func SameWaits(ω time.Duration) (all [jobs.SizeClasses]time.Duration) {
 	for class := range all {

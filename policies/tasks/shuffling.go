@@ -57,6 +57,25 @@ func DefaultShuffling() Shuffling {
 // on reports whether any part is on.
 func (p Shuffling) on() bool { return p.NASS || p.SARP || p.SAMP }
 
+// needs returns what ShuffleWatcher needs to know.
+func (p Shuffling) needs() (needs policies.Facts) {
+	if p.on() {
+		needs |= policies.Shuffle
+		if p.Ratios > AtEnd {
+			needs |= policies.OracleRatio
+		}
+	}
+	if p.NASS {
+		needs |= policies.EveryHeartbeat
+		if p.TrueLoad {
+			needs |= policies.OracleLoad
+		} else {
+			needs |= policies.LinkLoad
+		}
+	}
+	return needs
+}
+
 // shuffling is ShuffleWatcher during one decision.
 type shuffling struct {
 	Shuffling

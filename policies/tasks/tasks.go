@@ -72,16 +72,24 @@ func DefaultFair() Scheduler {
 // DefaultDRF returns dominant resource fairness, which fills all slots of a heartbeat.
 func DefaultDRF() Scheduler { return Scheduler{Order: DRF{}} }
 
-// Needs returns neither sizes nor loads, which a scheduler of tasks does not read. Killing, and
-// delays by time, count from heartbeat to heartbeat, also where all slots are taken.
-func (s Scheduler) Needs() policies.Needs {
-	fair, ok := s.Order.(Fair)
-	return policies.Needs{EveryHeartbeat: ok && fair.Kill || s.Delay.Waiting == ByTime || s.Shuffle.NASS ||
-		s.Speculation.By != NoSpeculation || s.Cloning.On || s.Blacklist.Above > 0,
-		TaskProgress: s.Speculation.By != NoSpeculation || s.Cloning.On && (s.Cloning.Learn != GivenEstimates || s.Cloning.Admission == clone.Preemption), History: s.Cloning.On && s.Cloning.Learn != GivenEstimates || s.Blacklist.Above > 0, LinkLoad: s.Shuffle.NASS && !s.Shuffle.TrueLoad, OracleLoad: s.Shuffle.NASS && s.Shuffle.TrueLoad,
-		Shuffle: s.Shuffle.on(), OracleRatio: s.Shuffle.on() && s.Shuffle.Ratios > AtEnd,
-		Hints: policies.Hints{AsksPending: true}}
+// Needs returns what the order and the parts need: the slots and attempts of all, for shares and limits. Killing, and delays by time, count from heartbeat to heartbeat, also
+// where all slots are taken.
+func (s Scheduler) Needs() policies.Facts {
+	needs := policies.Slots | policies.Attempts | s.Shuffle.needs() | s.Cloning.needs()
+	if fair, ok := s.Order.(Fair); ok && fair.Kill || s.Delay.Waiting == ByTime {
+		needs |= policies.EveryHeartbeat
+	}
+	if s.Speculation.By != NoSpeculation {
+		needs |= policies.EveryHeartbeat | policies.TaskProgress
+	}
+	if s.Blacklist.Above > 0 {
+		needs |= policies.EveryHeartbeat | policies.TaskHistory
+	}
+	return needs
 }
+
+// AsksPending implements policies.PendingAsker.
+func (Scheduler) AsksPending() bool { return true }
 
 // New returns an instance that remembers nothing yet.
 func (s Scheduler) New() policies.TaskInstance { return &instance{Scheduler: s} }

@@ -146,7 +146,7 @@ func run(t *testing.T, s *scenario.Scenario, arm scenario.Arm) outcome {
 		}
 		return nil
 	}
-	b := fluid.New(f, fluid.Config{DiskRate: cfg.DiskRate, Heartbeat: cfg.Heartbeat})
+	b := fluid.New(f, fluid.Config{Needs: policies.Progress, DiskRate: cfg.DiskRate, Heartbeat: cfg.Heartbeat})
 	if err := engine.Run(context.Background(), e, b, engine.Arrivals(w), observe); err != nil {
 		t.Fatal(err)
 	}

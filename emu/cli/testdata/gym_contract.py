@@ -134,7 +134,7 @@ class Contract(unittest.TestCase):
         """A problem of its own: the coflow to serve first, rewarded for ended coflows, with sizes."""
 
         class First(gym.Problem):
-            needs = ["sizes"]
+            needs = ["sizes", "links"]
 
             def begin(self, fabric):
                 super().begin(fabric)

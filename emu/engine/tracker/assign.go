@@ -47,16 +47,16 @@ func (t *Tracker) assign(h topo.HostID) error {
 		return nil
 	}
 	t.unblock(h)
-	can := t.needs.EveryHeartbeat
+	can := t.needs.Has(policies.EveryHeartbeat)
 	for k := range t.launchable {
 		can = can || t.fits(h, jobs.TaskKind(k))
 	}
 	if !can {
 		return nil
 	}
-	t.view.Cluster, t.view.Host = t.cluster(), h
+	t.look(h)
 	t.answer.Reset()
-	if t.needs.AsksPending {
+	if t.asksPending {
 		t.scheduler.Assign(&t.view, &t.answer)
 	} else {
 		t.show(h)
@@ -89,7 +89,7 @@ func (t *Tracker) ActsOnHeartbeat(h topo.HostID) bool {
 	if t.hosts[h].lost {
 		return false
 	}
-	if t.needs.EveryHeartbeat {
+	if t.needs.Has(policies.EveryHeartbeat) {
 		return true
 	}
 	for k := range t.launchable {
@@ -102,7 +102,7 @@ func (t *Tracker) ActsOnHeartbeat(h topo.HostID) bool {
 
 // fits reports whether a host has a free slot for a task that may be launched.
 func (t *Tracker) fits(h topo.HostID, k jobs.TaskKind) bool {
-	return t.launchable[k] > 0 && t.view.Slots[h].Free(k) > 0
+	return t.launchable[k] > 0 && t.slots[h].Free(k) > 0
 }
 
 // apply carries out an assignment.
@@ -111,7 +111,7 @@ func (t *Tracker) apply(h topo.HostID, a *policies.Assignment) error {
 	t.picks = t.picks[:0]
 	free := [jobs.TaskKinds]int{}
 	for k := range free {
-		free[k] = t.view.Slots[h].Free(jobs.TaskKind(k))
+		free[k] = t.slots[h].Free(jobs.TaskKind(k))
 	}
 	for _, l := range a.Launch {
 		if l.Job < 0 || l.Job >= len(t.order) || l.Stage < 0 || l.Stage >= len(t.order[l.Job].stages) || l.Locality < 0 || l.Locality >= policies.Localities {
@@ -210,7 +210,7 @@ func (t *Tracker) launch(st *stage, i int32, h topo.HostID) {
 	cmd.Locality = a.Locality
 	k.attempts = append(k.attempts, a)
 	t.hosts[h].attempts = append(t.hosts[h].attempts, a)
-	slots, need := &t.view.Slots[h], st.Tasks[i].Need
+	slots, need := &t.slots[h], st.Tasks[i].Need
 	slots.Used[st.Kind]++
 	slots.Need.CPU += need.CPU
 	if !st.fetches() || !t.limits.ByMemory {
@@ -223,9 +223,11 @@ func (t *Tracker) launch(st *stage, i int32, h topo.HostID) {
 	} else {
 		t.hosts[h].computing[st.Kind]++
 	}
-	list := &t.view.Jobs[st.job.place].Running
-	at, _ := slices.BinarySearchFunc(*list, a.AttemptState, byLaunch)
-	*list = slices.Insert(*list, at, a.AttemptState)
+	if t.needs.Has(policies.Attempts) {
+		list := &t.view.Jobs[st.job.place].Running
+		at, _ := slices.BinarySearchFunc(*list, a.AttemptState, byLaunch)
+		*list = slices.Insert(*list, at, a.AttemptState)
+	}
 	t.command(cmd)
 	if st.fetches() {
 		t.beginFetching(a)
@@ -295,7 +297,7 @@ func (t *Tracker) blocked(h topo.HostID, k jobs.TaskKind) (last *attempt) {
 			last = a
 		}
 	}
-	if last != nil && slices.ContainsFunc(t.view.Slots, func(s policies.SlotState) bool { return s.Free(k) > 0 }) {
+	if last != nil && slices.ContainsFunc(t.slots, func(s policies.SlotState) bool { return s.Free(k) > 0 }) {
 		return nil
 	}
 	return last

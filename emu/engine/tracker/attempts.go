@@ -161,7 +161,7 @@ func (t *Tracker) end(a *attempt, how ending) {
 	delete(t.stopping, a.ID)
 	h, spec := &t.hosts[a.Host], &a.st.Tasks[a.i]
 	h.attempts = remove(h.attempts, a)
-	slots := &t.view.Slots[a.Host]
+	slots := &t.slots[a.Host]
 	if a.Paused {
 		h.paused[a.Kind]--
 	} else {
@@ -213,7 +213,7 @@ func (t *Tracker) end(a *attempt, how ending) {
 		*list = slices.Delete(*list, at, at+1)
 	}
 	a.st.state.Add(used)
-	if how != isStopped && t.needs.TaskProgress {
+	if how != isStopped && t.needs.Has(policies.TaskProgress) {
 		a.st.state.Durations = append(a.st.state.Durations, used.Busy)
 	}
 }
@@ -369,7 +369,7 @@ func (t *Tracker) enqueue(a *attempt) {
 
 // grant lets the first attempts of a host's queue compute, as far as the limits allow.
 func (t *Tracker) grant(id topo.HostID, kind jobs.TaskKind) {
-	h, slots := &t.hosts[id], &t.view.Slots[id]
+	h, slots := &t.hosts[id], &t.slots[id]
 	slots.Need.Memory -= h.promised[kind]
 	h.promised[kind] = 0
 	for len(h.queue[kind]) > 0 && h.computing[kind] < t.limits.Computing[kind] {
@@ -417,7 +417,7 @@ func (t *Tracker) unpause(a *attempt) bool {
 	if a.missing > 0 && len(a.ready) == 0 {
 		return false
 	}
-	if t.view.Slots[a.Host].Free(a.Kind) <= 0 {
+	if t.slots[a.Host].Free(a.Kind) <= 0 {
 		h := &t.hosts[a.Host]
 		at := slices.IndexFunc(h.attempts, func(o *attempt) bool { return o.Kind == a.Kind && !o.Paused && t.idles(o) })
 		if at < 0 {
@@ -436,7 +436,7 @@ func (t *Tracker) setPaused(a *attempt, paused bool) {
 	}
 	a.Paused = paused
 	t.hosts[a.Host].paused[a.Kind] += n
-	t.view.Slots[a.Host].Used[a.Kind] -= n
+	t.slots[a.Host].Used[a.Kind] -= n
 	t.shown(a)
 }
 

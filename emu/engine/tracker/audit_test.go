@@ -55,6 +55,9 @@ func audit(t rapid.TB, k *Tracker) {
 				running++
 			}
 		}
+		if !k.needs.Has(policies.Attempts) {
+			live = 0 // shown
+		}
 		if j.place != p || k.view.Jobs[p].ID != j.ID || running != live || !slices.IsSortedFunc(k.view.Jobs[p].Running, byLaunch) {
 			t.Errorf("job %d at %d of %d shows %d of %d attempts", j.ID, j.place, p, running, live)
 		}
@@ -102,7 +105,7 @@ func audit(t rapid.TB, k *Tracker) {
 				t.Errorf("attempt %v is being stopped: %t, listed %t", a.ID, a.Killing, !a.Killing)
 			}
 		}
-		slots := k.view.Slots[h]
+		slots := k.slots[h]
 		if slots.Used != used || k.hosts[h].computing != computing || math.Abs(slots.Need.CPU-cpu) > 1e-9 || slots.Need.Memory != memory || k.hosts[h].paused != paused || k.hosts[h].stored != stored[h] {
 			t.Errorf("host %d: %+v, stored %v, computing %v; has %v, %v cores, %v, %v", h, slots, k.hosts[h].stored, k.hosts[h].computing, used, cpu, stored[h], computing)
 		}

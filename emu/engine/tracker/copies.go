@@ -84,7 +84,7 @@ func (t *Tracker) keepTime(st *stage, k *task) time.Duration {
 	if t.fetcher == nil || len(k.attempts) == 0 || len(st.to) == 0 || st.job.over {
 		return 0
 	}
-	t.view.Cluster, t.view.Host = t.cluster(), k.at
+	t.look(k.at)
 	return t.fetcher.Keep(&t.view, &t.view.Jobs[st.job.place], st.index)
 }
 

@@ -20,7 +20,7 @@ func (t *Tracker) hostLost(id topo.HostID) error {
 	}
 	h.lost = true
 	t.own.Hosts[id].Lost = true
-	slots := &t.view.Slots[id]
+	slots := &t.slots[id]
 	slots.Lost, slots.Total, slots.Capacity = true, [jobs.TaskKinds]int{}, jobs.Resources{}
 	t.reindex()
 	t.dropAttempts(id)
@@ -43,7 +43,7 @@ func (t *Tracker) hostBack(ev HostBack) error {
 	h := &t.hosts[ev.Host]
 	h.lost, h.wiped = false, h.wiped || ev.DiskLost
 	t.own.Hosts[ev.Host].Lost = false
-	slots := &t.view.Slots[ev.Host]
+	slots := &t.slots[ev.Host]
 	slots.Lost, slots.Total, slots.Capacity = false, t.limits.Running, t.cfg.Resources
 	t.reindex()
 	return nil

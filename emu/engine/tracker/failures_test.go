@@ -23,8 +23,15 @@ type chaos struct {
 	kills, backups bool
 }
 
-func (c chaos) Needs() policies.Needs {
-	return policies.Needs{EveryHeartbeat: c.kills || c.backups, TaskProgress: c.backups}
+func (c chaos) Needs() (needs policies.Facts) {
+	needs = policies.Slots | policies.Attempts
+	if c.kills || c.backups {
+		needs |= policies.EveryHeartbeat
+	}
+	if c.backups {
+		needs |= policies.TaskProgress
+	}
+	return needs
 }
 
 func (c chaos) New() policies.TaskInstance { return c }
@@ -79,10 +86,8 @@ func (chaos) tasks(v *policies.TaskView, k jobs.TaskKind, rng *rand.Rand, n int)
 // copier lets attempts make copies for an arbitrary time, and chooses arbitrary ones, or waits as long as it may.
 type copier struct{ chaos }
 
-func (c copier) Needs() policies.Needs {
-	n := c.chaos.Needs()
-	n.History = true
-	return n
+func (c copier) Needs() policies.Facts {
+	return c.chaos.Needs() | policies.TaskHistory
 }
 
 func (c copier) Keep(v *policies.TaskView, j *policies.TaskJob, stage int) time.Duration {

@@ -46,7 +46,7 @@ type observed struct {
 // observe notes the progress rate of an attempt that has ended, or is being stopped, for policies.History.
 func (t *Tracker) observe(a *attempt, progress float64, elapsed time.Duration) {
 	st := a.st
-	if !t.needs.History || elapsed <= 0 || len(st.tasks) < 2 {
+	if !t.needs.Has(policies.TaskHistory) || elapsed <= 0 || len(st.tasks) < 2 {
 		return
 	}
 	x := observed{progress * max(1, float64(st.inputOf(a.i))) / elapsed.Seconds(), a.Host}
@@ -77,7 +77,7 @@ func (t *Tracker) judge(st *stage) {
 
 // compare counts an attempt, which has straggled if it was slower than half the median of its stage.
 func (t *Tracker) compare(st *stage, x observed) {
-	slots, straggled := &t.view.Slots[x.host], 0
+	slots, straggled := &t.slots[x.host], 0
 	if x.rate < st.median/2 {
 		straggled = 1
 	}
@@ -117,7 +117,7 @@ func newest(list []time.Duration, x time.Duration) []time.Duration {
 
 // observeLag notes the time between the first and the second copy of an output; -1 if there was no second one.
 func (t *Tracker) observeLag(j *job, lag time.Duration) {
-	if t.needs.History {
+	if t.needs.Has(policies.TaskHistory) {
 		h := t.copyHistory(j)
 		h.Lags = newest(h.Lags, lag)
 	}
@@ -125,7 +125,7 @@ func (t *Tracker) observeLag(j *job, lag time.Duration) {
 
 // observeComputing notes the time from the last fetch of an attempt to its commit.
 func (t *Tracker) observeComputing(a *attempt) {
-	if t.needs.History && a.st.fetches() {
+	if t.needs.Has(policies.TaskHistory) && a.st.fetches() {
 		h := t.copyHistory(a.job())
 		h.Computing = newest(h.Computing, t.now-a.fetched)
 	}
@@ -133,7 +133,7 @@ func (t *Tracker) observeComputing(a *attempt) {
 
 // observeFetch notes a fetch of outputs that have copies.
 func (t *Tracker) observeFetch(f *fetch) {
-	if !t.needs.History || !f.a.st.choosing || f.a.job().over {
+	if !t.needs.Has(policies.TaskHistory) || !f.a.st.choosing || f.a.job().over {
 		return
 	}
 	h := t.copyHistory(f.a.job())

@@ -138,7 +138,7 @@ func scriptSteps(k *Tracker, steps []string) (out string) {
 		}
 	}
 	used := ""
-	for h, s := range k.view.Slots {
+	for h, s := range k.slots {
 		if s.Used != [2]int{} || s.Lost {
 			used += fmt.Sprintf(", host %d runs %d+%d", h, s.Used[0], s.Used[1])
 			if s.Lost {

@@ -10,8 +10,8 @@ import (
 )
 
 // shuffleOf returns what a scheduler with these needs sees of the places of a job's data at its submission.
-func (t *Tracker) shuffleOf(j *job, needs policies.Needs) *policies.ShuffleState {
-	if !needs.Shuffle {
+func (t *Tracker) shuffleOf(j *job, needs policies.Facts) *policies.ShuffleState {
+	if !needs.Has(policies.Shuffle) {
 		return nil
 	}
 	racks := t.cfg.Fabric.Racks()
@@ -29,7 +29,7 @@ func (t *Tracker) shuffleOf(j *job, needs policies.Needs) *policies.ShuffleState
 			}
 		}
 	}
-	if needs.OracleRatio && input > 0 {
+	if needs.Has(policies.OracleRatio) && input > 0 {
 		s.Ratio = float64(output) / float64(input)
 	}
 	return s

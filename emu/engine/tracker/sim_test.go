@@ -36,7 +36,12 @@ type order struct {
 	byMemory, pausing bool
 }
 
-func (o order) Needs() policies.Needs { return policies.Needs{EveryHeartbeat: o.every} }
+func (o order) Needs() policies.Facts {
+	if o.every {
+		return policies.EveryHeartbeat | policies.Attempts
+	}
+	return policies.Attempts
+}
 
 func (o order) Slots(n [jobs.TaskKinds]int) policies.Limits {
 	l := policies.Limits{Running: n, Computing: n, ByMemory: o.byMemory, Pausing: o.pausing}
@@ -628,7 +633,7 @@ func (s *sim) empty() {
 		s.t.Errorf("left: %d attempts, %d fetches, %d and %d in the tracker, %d jobs, launchable %v", len(s.running), len(s.fetches), len(k.fetch), len(k.stopping), len(k.jobs), k.launchable)
 	}
 	for h := range k.hosts {
-		if x, slots := &k.hosts[h], k.view.Slots[h]; len(x.attempts) > 0 || x.computing != [2]int{} || len(x.queue[0])+len(x.queue[1]) > 0 || x.stored != 0 || len(x.near.local) > 0 ||
+		if x, slots := &k.hosts[h], k.slots[h]; len(x.attempts) > 0 || x.computing != [2]int{} || len(x.queue[0])+len(x.queue[1]) > 0 || x.stored != 0 || len(x.near.local) > 0 ||
 			slots.Used != [2]int{} || slots.Need != (jobs.Resources{}) {
 			s.t.Errorf("host %d: left %+v, %+v", h, x, slots)
 		}

@@ -81,8 +81,8 @@ func (t *Tracker) outOfSpace() bool {
 			if st.shown == 0 {
 				continue
 			}
-			for h := range t.view.Slots {
-				if !t.view.Slots[h].Fits(st.Kind, st.state.Need) {
+			for h := range t.slots {
+				if !t.slots[h].Fits(st.Kind, st.state.Need) {
 					continue
 				}
 				if t.room(topo.HostID(h), st.state.Output) {

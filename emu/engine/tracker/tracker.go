@@ -48,7 +48,7 @@ type Config struct {
 	Blocks map[workloads.BlockID][]topo.HostID
 	// Cluster returns the state of the cluster that a scheduler with these needs may know, at the
 	// time of the current step. If it is nil, the scheduler sees the fabric and the lost hosts.
-	Cluster func(policies.Needs) *policies.Cluster
+	Cluster func(policies.Facts) *policies.Cluster
 	// Watcher is notified of each decision; nil for none. The views then have StageState.Pending.
 	Watcher func(*policies.TaskView, *policies.Assignment)
 	// Seed is the seed of the choice of replicas and of the order of fetches. Draws are keyed by
@@ -61,9 +61,11 @@ type Config struct {
 type Tracker struct {
 	cfg    Config
 	limits policies.Limits
-	needs  policies.Needs
-	now    time.Duration
-	cmds   []Command
+	needs  policies.Facts
+	// asksPending is set if the scheduler is a policies.PendingAsker without a watcher.
+	asksPending bool
+	now         time.Duration
+	cmds        []Command
 
 	jobs     map[jobs.JobID]*job         // unfinished
 	ended    map[jobs.JobID]bool         // finished and failed ones, about which events may still arrive
@@ -92,7 +94,8 @@ type Tracker struct {
 	samples   []EstimateSample
 	bad       error // the first invalid choice
 
-	view   policies.TaskView
+	slots  []policies.SlotState // by HostID
+	view   policies.TaskView    // its Slots are t.slots, or only that of its Host
 	answer policies.Assignment
 	own    policies.Cluster
 }
@@ -142,11 +145,14 @@ func New(cfg Config) (*Tracker, error) {
 	for _, l := range cfg.Fabric.Links() {
 		t.own.Capacity = append(t.own.Capacity, l.Rate)
 	}
-	t.view.Slots = make([]policies.SlotState, n)
+	t.slots = make([]policies.SlotState, n)
+	if t.view.Slots = t.slots; !t.needs.Has(policies.Slots) {
+		t.view.Slots = make([]policies.SlotState, n)
+	}
 	t.view.Profiles, t.view.EndedProfiles = map[string]policies.Consumption{}, map[string]policies.Consumption{}
-	for h := range t.view.Slots {
+	for h := range t.slots {
 		t.own.Hosts[h].LastReport = -1
-		t.view.Slots[h].Total, t.view.Slots[h].Capacity = t.limits.Running, cfg.Resources
+		t.slots[h].Total, t.slots[h].Capacity = t.limits.Running, cfg.Resources
 		t.store(topo.HostID(h), 0)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -154,11 +160,11 @@ func New(cfg Config) (*Tracker, error) {
 	}
 	t.scheduler = cfg.Scheduler.New()
 	t.fetcher, _ = t.scheduler.(policies.Fetcher)
-	t.needs.AsksPending = t.needs.AsksPending && cfg.Watcher == nil
-	if t.needs.AsksPending {
+	asker, ok := cfg.Scheduler.(policies.PendingAsker)
+	if t.asksPending = ok && asker.AsksPending() && cfg.Watcher == nil; t.asksPending {
 		t.view.Near = t.pending
 	}
-	if t.needs.History {
+	if t.needs.Has(policies.TaskHistory) {
 		t.view.History = &t.history
 		t.estimator, _ = t.scheduler.(policies.Estimator)
 	}
@@ -327,11 +333,20 @@ func (t *Tracker) cluster() *policies.Cluster {
 	return &t.own
 }
 
+// look makes the view that of a host.
+func (t *Tracker) look(h topo.HostID) {
+	if !t.needs.Has(policies.Slots) {
+		t.view.Slots[t.view.Host] = policies.SlotState{}
+		t.view.Slots[h] = t.slots[h]
+	}
+	t.view.Cluster, t.view.Host = t.cluster(), h
+}
+
 // store changes the space that outputs take on a host.
 func (t *Tracker) store(h topo.HostID, by units.Bytes) {
 	t.hosts[h].stored += by
-	t.view.Slots[h].Space = -1
+	t.slots[h].Space = -1
 	if t.cfg.Space > 0 {
-		t.view.Slots[h].Space = max(0, t.cfg.Space-t.hosts[h].stored)
+		t.slots[h].Space = max(0, t.cfg.Space-t.hosts[h].stored)
 	}
 }

@@ -362,8 +362,8 @@ func TestBackups(t *testing.T) {
 	if st.tasks[0].status != done || st.tasks[0].n != int32(n.N) || stopped != 2 {
 		t.Errorf("%d attempts were stopped, winner %d: want 2, and %d", stopped, st.tasks[0].n, n.N)
 	}
-	if k.view.Slots[2].Committed != 1 || k.view.Slots[0].Committed != 0 {
-		t.Errorf("slots %+v, want one commit on host 2", k.view.Slots)
+	if k.slots[2].Committed != 1 || k.slots[0].Committed != 0 {
+		t.Errorf("slots %+v, want one commit on host 2", k.slots)
 	}
 	// A backup whose block no host stores any more is ignored, and is no failure of the task.
 	k = must(New(c))
@@ -653,7 +653,7 @@ func TestEndedProfiles(t *testing.T) {
 
 type answers struct{ a policies.Assignment }
 
-func (answers) Needs() policies.Needs                                 { return policies.Needs{} }
+func (answers) Needs() policies.Facts                                 { return policies.Slots | policies.Attempts }
 func (answers) Slots(n [2]int) policies.Limits                        { return policies.Limits{Running: n, Computing: n} }
 func (x answers) New() policies.TaskInstance                          { return x }
 func (x answers) Assign(_ *policies.TaskView, a *policies.Assignment) { *a = x.a }

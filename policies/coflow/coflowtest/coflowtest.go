@@ -80,7 +80,7 @@ func Arrive(v *policies.CoflowView, id workloads.CoflowID, flows []Flow) (polici
 	}
 	c.Senders, c.Receivers, c.Remaining = len(senders), len(receivers), c.Size
 	d := alloc.NewDemand(of, len(v.Capacity))
-	c.Links = slices.Clone(d.Links(true))
+	c.Links = slices.Clone(d.Links(policies.Sizes))
 	for _, l := range c.Links {
 		if v.Capacity[l.Link] > 0 {
 			c.Bound = max(c.Bound, v.Capacity[l.Link].TimeToSend(l.Remaining))

@@ -199,22 +199,22 @@ func (c *running) measure() {
 }
 
 // show returns the state that a policy with the given needs sees.
-func (c *running) show(needs policies.Needs) policies.CoflowState {
+func (c *running) show(needs policies.Facts) policies.CoflowState {
 	c.measure()
 	s := c.state
 	s.Left, s.Finished = c.demand.Unfinished(), len(c.sizes)
 	if slices.Sort(c.sizes); len(c.sizes) > 0 {
 		s.Median = c.sizes[(len(c.sizes)-1)/2]
 	}
-	s.Links = slices.Clone(c.demand.Links(needs.Sizes))
-	if !needs.Sizes && !needs.Totals {
+	s.Links = slices.Clone(c.demand.Links(needs))
+	if !needs.Has(policies.Totals) {
 		s.Size, s.Largest, s.Bound = 0, 0, 0
 	}
-	if s.Remaining = 0; needs.Sizes {
+	if s.Remaining = 0; needs.Has(policies.Sizes) {
 		s.Remaining = s.Size - s.Sent
 	}
-	all := needs.NewFlows && !c.seen
-	if all || needs.PilotFlows {
+	all := needs.Has(policies.NewFlows) && !c.seen
+	if all || needs.Has(policies.PilotFlows) {
 		for p, d := range c.job.Flows {
 			if c.demand.Ended(p) || !all && !c.demand.Pilot(p) {
 				continue

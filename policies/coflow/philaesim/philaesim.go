@@ -72,9 +72,9 @@ func Default() Scheduler {
 }
 
 // Needs returns NewFlows, to choose pilot flows, and PilotFlows, to track them until they
-// end.
-func (Scheduler) Needs() policies.Needs {
-	return policies.Needs{Hints: policies.Hints{NewFlows: true, PilotFlows: true}}
+// end. Its estimates depend on the bytes sent and on the links on which a coflow has begun.
+func (Scheduler) Needs() policies.Facts {
+	return policies.NewFlows | policies.PilotFlows | policies.Progress | policies.Links
 }
 
 // Triggers requests a decision in every cycle.

@@ -11,7 +11,7 @@ import (
 )
 
 // Version is the version of the messages.
-const Version = 1
+const Version = 2
 
 // Hello is the first message.
 type Hello struct {

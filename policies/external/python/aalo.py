@@ -6,7 +6,7 @@ MS = 1_000_000
 
 
 class Aalo:
-    needs = []
+    needs = ["progress"]
     triggers = {"coflows": True, "flows": True, "every": 8 * MS}
 
     def start(self, hello):

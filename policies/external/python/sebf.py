@@ -24,7 +24,7 @@ def compare(a, b):
 
 
 class SEBF:
-    needs = ["sizes"]
+    needs = ["sizes", "links"]
     triggers = {"coflows": True, "flows": True}
 
     def decide(self, view, schedule):

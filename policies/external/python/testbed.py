@@ -22,7 +22,7 @@ import gc
 import json
 import sys
 
-VERSION = 1
+VERSION = 2
 
 
 class Coflow:

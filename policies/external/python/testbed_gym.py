@@ -150,7 +150,7 @@ class Problem:
     the return is minus the sum of all, the unfinished ones of an episode that is cut off included.
     """
 
-    needs = []  # with "sizes", two features more
+    needs = ["progress", "links"]  # with "sizes", two features more
     triggers = {"coflows": True, "flows": True}
     rule = "greedy"
     features = ["present", "age", "sent", "width", "left", "senders", "receivers", "most_flows"]

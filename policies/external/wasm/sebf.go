@@ -24,7 +24,7 @@ type key struct {
 }
 
 func init() {
-	policy, needs = &SEBF{}, `["sizes"]`
+	policy, needs = &SEBF{}, `["sizes","links"]`
 }
 
 // Start ignores the fabric: capacities are in the View.

@@ -121,7 +121,7 @@ func answered() uint64 {
 //go:wasmexport hello
 func hello(at unsafe.Pointer, size uint32) uint64 {
 	policy.Start(unsafe.Slice((*byte)(at), size))
-	answer = []byte(`{"type":"hello","version":1,"views":"binary","needs":` + needs + `,"triggers":` + triggers + `}`)
+	answer = []byte(`{"type":"hello","version":2,"views":"binary","needs":` + needs + `,"triggers":` + triggers + `}`)
 	return answered()
 }
 
