@@ -158,7 +158,7 @@ void *EXPORT(alloc)(uint32_t size)
 uint64_t EXPORT(hello)(void *at, uint32_t size)
 {
 	(void)at, (void)size;
-	return said(text(fit(&answer, 1000), "{\"type\":\"hello\",\"version\":1,\"views\":\"binary\",\"needs\":[\"sizes\"],"
+	return said(text(fit(&answer, 1000), "{\"type\":\"hello\",\"version\":2,\"views\":\"binary\",\"needs\":[\"sizes\",\"links\"],"
 					     "\"triggers\":{\"coflows\":true,\"flows\":true}}"));
 }
 
