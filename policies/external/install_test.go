@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"testbed/emu/longtest"
+	"testbed/results/tooltest"
 )
 
 // pip installs the modules for policies and learning environments; a policy of the examples runs with
@@ -21,7 +22,7 @@ func TestPythonModules(t *testing.T) {
 		}
 	}
 	if builder == "" {
-		t.Skip("no Python with the modules " + packages + ": apt-get install python3-venv python3-pip python3-wheel")
+		tooltest.Missing(t, "a Python with "+packages, "python3-venv", "python3-pip", "python3-wheel")
 	}
 	dir := t.TempDir()
 	source, at := filepath.Join(dir, "source"), filepath.Join(dir, "venv")

@@ -35,14 +35,20 @@ func Need(t testing.TB, programs ...string) {
 			}
 		}
 	}
-	if len(missing) == 0 {
-		return
+	if len(missing) > 0 {
+		Missing(t, strings.Join(missing, ", "), install...)
 	}
+}
+
+// Missing skips the test because something is not installed, and names the packages to install. With
+// TESTBED_TOOLS=required the test fails instead.
+func Missing(t testing.TB, what string, install ...string) {
+	t.Helper()
 	const format = "not installed: %s: apt-get install %s"
 	if os.Getenv(Env) == "required" {
-		t.Fatalf(format, strings.Join(missing, ", "), strings.Join(install, " "))
+		t.Fatalf(format, what, strings.Join(install, " "))
 	}
-	t.Skipf(format, strings.Join(missing, ", "), strings.Join(install, " "))
+	t.Skipf(format, what, strings.Join(install, " "))
 }
 
 // NeedRoot skips the test if it does not run as root. With TESTBED_PRIVILEGED, as in make test
