@@ -35,7 +35,7 @@ func (x *tasks) delay(cmd tracker.Command) bool {
 	var of jobs.AttemptID // the command follows its start
 	switch cmd := cmd.(type) {
 	case tracker.StartAttempt:
-		return x.orders.hold(x.now, cmd.After, order{cmd})
+		return !x.orders.atOnce(cmd.After) && x.orders.hold(x.now, cmd.After, order{cmd}) // most need no order
 	case tracker.StopAttempt:
 		if cmd.After > 0 {
 			return x.orders.hold(x.now, cmd.After, order{cmd})

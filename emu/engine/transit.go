@@ -23,10 +23,13 @@ func (q transit[T]) arrival(now, takes time.Duration) time.Duration {
 	return now + takes
 }
 
+// atOnce reports whether a decision that takes some time takes effect now.
+func (q transit[T]) atOnce(takes time.Duration) bool { return takes == 0 && len(q) == 0 }
+
 // hold keeps a decision back that takes some time, and reports whether it did. If not, it takes
 // effect now.
 func (q *transit[T]) hold(now, takes time.Duration, what T) bool {
-	if takes == 0 && len(*q) == 0 {
+	if q.atOnce(takes) {
 		return false
 	}
 	*q = append(*q, sent[T]{q.arrival(now, takes), what})

@@ -127,7 +127,7 @@ const scaleNote = "Ratio: the speed-up at reduced scale over the speed-up at ful
 // table returns one row for each comparison.
 func scaleTable(c *summary.ScaleCheck) table {
 	t := table{title: "Scale check", head: []string{"arm", "metric", "speed-up", "n", "full scale [95 %]", "scaled [95 %]", "ratio [95 %]", "outcome"},
-		cols: []tables.Column{tables.Names(), {Left: true}, {}, {Drop: 3}, {Drop: 2, Wrap: 20}, {Drop: 1, Wrap: 20}, pairedColumn(), {Left: true}}}
+		cols: []tables.Column{tables.Names(), {Left: true}, {Left: true}, {Drop: 3}, {Drop: 2, Wrap: 20}, {Drop: 1, Wrap: 20}, pairedColumn(), {Left: true}}}
 	for _, m := range c.Compared {
 		outcome := map[summary.Scaling]string{summary.ScaleInvariant: "invariant", summary.NotScaleInvariant: "changed", summary.ScaleUnknown: "too few pairs"}[m.Outcome]
 		name := map[string]string{"cct": "CCT", "write_time": "write time"}[m.Metric]
