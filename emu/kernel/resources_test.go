@@ -12,6 +12,7 @@ import (
 
 	"testbed/emu/deploy"
 	"testbed/emu/kernel/netnstest"
+	"testbed/emu/longtest"
 	"testbed/emu/plan"
 	"testbed/topo/units"
 )
@@ -54,7 +55,7 @@ func TestResourcesOfFabric(t *testing.T) {
 			if got := need.Files - filesOfProcess - filesOfProbe*c.Namespaces; got != files {
 				t.Errorf("predicted %d open files, took %d", got, files)
 			}
-			if took > need.Memory*3/2 {
+			if took > need.Memory*3/2 && !longtest.Instrumented { // other packages take memory meanwhile
 				t.Errorf("predicted %v of memory, took %v", need.Memory, took)
 			}
 		})
