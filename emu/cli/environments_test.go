@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"testbed/emu/deploy"
 	"testbed/emu/kernel/netnstest"
@@ -199,11 +198,7 @@ func TestInterruptedDoctorLeavesNothing(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(netnstest.Patience(20 * time.Second)); len(p.left(t)) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("doctor builds no testbed")
-		}
-	}
+	p.awaitTestbed(t)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

@@ -167,6 +167,16 @@ func (p place) left(t *testing.T) []string {
 	return append(out, disks...)
 }
 
+// awaitTestbed waits until a command has begun to build a testbed.
+func (p place) awaitTestbed(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(netnstest.Patience(20 * time.Second)); len(p.left(t)) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it builds no testbed")
+		}
+	}
+}
+
 // small is a run of the small scenario that several tests read and none changes. TestMain
 // removes its directory.
 var small struct {
@@ -316,7 +326,8 @@ func TestInterruptEndsCleanly(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	<-time.After(700 * time.Millisecond)
+	p.awaitTestbed(t) // before it has begun to listen, a signal ends it at once
+	<-time.After(300 * time.Millisecond)
 	if err := c.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
