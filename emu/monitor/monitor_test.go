@@ -382,6 +382,30 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
+// opened returns a page and the browser's log. Meanwhile it calls publish every 50 ms, with 0, 1, ….
+func opened(t *testing.T, url string, publish func(n int)) (document, log string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			publish(n)
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	document, log = tooltest.Browse(t, url)
+	cancel()
+	<-ended
+	return document, log
+}
+
 // Links that a chart of the page shows at the same time differ in colour, also after others appear.
 func TestLinksOfAChartDifferInColour(t *testing.T) {
 	longtest.Skip(t, "opens a page in chromium, 3 s")
@@ -393,45 +417,30 @@ func TestLinksOfAChartDifferInColour(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		seen := 0 // events since the page is open
-		for n := 0; ; n++ {
-			s.mu.Lock()
-			open := len(s.streams) > 0
-			s.mu.Unlock()
-			if open {
-				seen++
-			}
-			was, now := inspect.Reading{}, inspect.Reading{}
-			for id := range topo.LinkID(len(f.Links())) {
-				a, b := counters(n), counters(n+1)
-				if busy := id < 8 && seen < 3 || seen >= 3 && (id == 0 || id >= 8); busy && seen >= 3 {
-					b.Bytes += 600_000
-				} else if !busy {
-					b.Bytes = a.Bytes
-				}
-				was[id], now[id] = inspect.Sample{At: time.Unix(int64(n), 0), Counters: a}, inspect.Sample{At: time.Unix(int64(n+1), 0), Counters: b}
-			}
-			snapshot := inspect.Snapshot{Testbed: "run", At: time.Unix(int64(n+1), 0), Interval: time.Second, Links: inspect.Links(f, was, now)}
-			snapshot.Summary = inspect.Summarize(snapshot.Links)
-			if err := s.Publish("", snapshot, now); err != nil {
-				t.Error(err)
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+	seen := 0 // events since the page is open
+	document, _ := opened(t, "http://"+at+"/?events=9", func(n int) {
+		s.mu.Lock()
+		open := len(s.streams) > 0
+		s.mu.Unlock()
+		if open {
+			seen++
 		}
-	}()
-	document, _ := tooltest.Browse(t, "http://"+at+"/?events=9")
-	cancel()
-	<-ended
+		was, now := inspect.Reading{}, inspect.Reading{}
+		for id := range topo.LinkID(len(f.Links())) {
+			a, b := counters(n), counters(n+1)
+			if busy := id < 8 && seen < 3 || seen >= 3 && (id == 0 || id >= 8); busy && seen >= 3 {
+				b.Bytes += 600_000
+			} else if !busy {
+				b.Bytes = a.Bytes
+			}
+			was[id], now[id] = inspect.Sample{At: time.Unix(int64(n), 0), Counters: a}, inspect.Sample{At: time.Unix(int64(n+1), 0), Counters: b}
+		}
+		snapshot := inspect.Snapshot{Testbed: "run", At: time.Unix(int64(n+1), 0), Interval: time.Second, Links: inspect.Links(f, was, now)}
+		snapshot.Summary = inspect.Summarize(snapshot.Links)
+		if err := s.Publish("", snapshot, now); err != nil {
+			t.Error(err)
+		}
+	})
 	_, chart, _ := strings.Cut(document, `data-chart="utilisation"`)
 	chart, _, _ = strings.Cut(chart, "</figure>")
 	links := map[string]string{} // by colour
@@ -452,24 +461,7 @@ func TestPageInABrowser(t *testing.T) {
 	tooltest.Need(t, "chromium")
 	s := New(DefaultLimits())
 	at := serve(t, s)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for n := 1; ; n++ {
-			publish(t, s, n)
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-		}
-	}()
-	document, log := tooltest.Browse(t, "http://"+at+"/?events=3")
-	cancel()
-	<-ended
+	document, log := opened(t, "http://"+at+"/?events=3", func(n int) { publish(t, s, n+1) })
 	for _, line := range regexp.MustCompile(`.*(CONSOLE|Uncaught|Refused to).*`).FindAllString(log, -1) {
 		t.Errorf("the browser's console: %s", line)
 	}
