@@ -423,9 +423,11 @@ func tied(w *world) bool {
 			var sum units.Bytes
 			each := make([]units.Bytes, len(w.Coflows))
 			for i := range w.Coflows {
-				if at := linkOf(&w.Coflows[i], l); at != nil && some>>i&1 != 0 {
-					each[i] = at.Remaining
-					sum += at.Remaining
+				for _, at := range w.Coflows[i].Links {
+					if int(at.Link) == l && some>>i&1 != 0 {
+						each[i] = at.Remaining
+						sum += at.Remaining
+					}
 				}
 			}
 			if before, again := seen[sum]; again && !slices.Equal(before, each) {

@@ -3,11 +3,9 @@ package coflow
 import (
 	"cmp"
 	"math"
-	"math/bits"
 	"slices"
 
 	"testbed/policies"
-	"testbed/topo"
 	"testbed/topo/units"
 )
 
@@ -49,6 +47,15 @@ func (p Sincronia) New() policies.CoflowInstance { return &sincronia{Sincronia: 
 type sincronia struct {
 	Sincronia
 	placed int
+	demands
+	uses []use // memory of bssi, like demands
+}
+
+// use is the demand of a coflow on a link.
+type use struct {
+	link, coflow int32
+	next         int32 // index of another use of the link, 0 for none
+	bytes        int64
 }
 
 // Decide orders the coflows and shares the network among them.
@@ -81,151 +88,149 @@ func (p *sincronia) Decide(v *policies.CoflowView, s *policies.Schedule) {
 func unplaced(c policies.CoflowState) bool { return c.Queue <= 0 }
 
 // bssi returns the order as indices into View.Coflows.
-func (p Sincronia) bssi(v *policies.CoflowView, s *policies.Schedule) []int {
-	n, words := len(v.Coflows), (len(v.Coflows)+63)/64
-	// total is the demand of coflows without a place, and users the set of coflows with
-	// demand, by link; weight is the remaining weight (the dual), and on the demand on the
-	// bottleneck, by coflow.
-	total := demands{v.Capacity, s.Counts(len(v.Capacity)), s.Ints((len(v.Capacity) + block - 1) / block)}
-	for b := range total.longest {
-		total.longest[b] = stale
-	}
-	users := s.Words(words * len(v.Capacity))
-	weight, on := s.Floats(n), s.Counts(n)
-	most := int64(math.MaxInt64) / int64(n)
-	bytes := func(l *policies.LinkState) int64 { return min(max(int64(l.Remaining), 0), most) }
-	left := s.Words(words) // coflows without a place
+func (p *sincronia) bssi(v *policies.CoflowView, s *policies.Schedule) []int {
+	n := len(v.Coflows)
+	p.reset(v.Capacity)
+	// weight is the remaining weight (the dual) of a coflow without a place, negative for the
+	// others. Uses from begin on are those of a coflow.
+	weight, begin := s.Floats(n), s.Ints(n+1)
+	begin[0] = 1
 	for i := range v.Coflows {
-		weight[i] = 1
-		left[i/64] |= 1 << (i % 64)
-		for j := range v.Coflows[i].Links {
-			l := &v.Coflows[i].Links[j]
-			if b := bytes(l); b > 0 && v.Capacity[l.Link] > 0 {
-				total.bytes[l.Link] += b
-				users[int(l.Link)*words+i/64] |= 1 << (i % 64)
-			}
+		weight[i], begin[i+1] = 1, begin[i]+len(v.Coflows[i].Links)
+	}
+	p.uses = slices.Grow(p.uses[:0], begin[n])[:begin[n]]
+	uses, demands, most := p.uses, p.links, int64(math.MaxInt64)/int64(n)
+	for i := range v.Coflows {
+		links := v.Coflows[i].Links
+		to := uses[begin[i]:][:len(links)]
+		for j := range links {
+			l := &links[j]
+			b, d := min(max(int64(l.Remaining), 0), most), &demands[l.Link]
+			to[j] = use{int32(l.Link), int32(i), d.first, b}
+			d.bytes += b
+			d.first = int32(begin[i] + j)
 		}
 	}
 	order := s.Ints(n)
 	for place := n - 1; place >= 0; place-- {
-		at := total.bottleneck()
-
+		at := p.bottleneck()
+		if at == none { // the other coflows have no demand
+			rest := order[:0]
+			for i, w := range weight {
+				if w >= 0 {
+					rest = append(rest, i)
+				}
+			}
+			slices.SortFunc(rest, func(a, b int) int {
+				if p.later(v, a, b) {
+					return 1
+				}
+				return -1
+			})
+			return order
+		}
 		// Select the coflow that goes last: the one with the smallest ratio of weight to
 		// demand on the bottleneck.
-		among := left
-		if at >= 0 {
-			among = users[at*words:][:words]
-		}
-		last, least := -1, 0.0
-		for w, set := range among {
-			for set &= left[w]; set != 0; set &= set - 1 {
-				i := w*64 + bits.TrailingZeros64(set)
-				ratio := 0.0
-				if at >= 0 {
-					on[i] = bytes(linkOf(&v.Coflows[i], at))
-					ratio = weight[i] / float64(on[i])
-				}
-				if last < 0 || ratio < least || ratio == least && (v.Coflows[i].ID > v.Coflows[last].ID) != p.EarlierLast {
-					last, least = i, ratio
-				}
+		var last *use
+		least := math.Inf(1)
+		first := p.links[at].first
+		for k := first; k > 0; k = uses[k].next {
+			u := &uses[k]
+			if weight[u.coflow] < 0 || u.bytes == 0 {
+				continue
+			}
+			ratio := weight[u.coflow] / float64(u.bytes)
+			if ratio < least || ratio == least && p.later(v, int(u.coflow), int(last.coflow)) {
+				last, least = u, ratio
 			}
 		}
-		order[place] = last
-		left[last/64] &^= 1 << (last % 64)
-		if at < 0 {
-			continue
-		}
-		scale := weight[last]
-		for w, set := range among {
-			for set &= left[w]; set != 0; set &= set - 1 {
-				i := w*64 + bits.TrailingZeros64(set)
-				weight[i] = max(weight[i]-float64(scale*float64(on[i]))/float64(on[last]), 0)
+		c := last.coflow
+		order[place] = int(c)
+		scale := weight[c]
+		weight[c] = -1
+		for k := first; k > 0; k = uses[k].next {
+			u := &uses[k]
+			if w := weight[u.coflow]; w >= 0 {
+				weight[u.coflow] = max(w-float64(scale*float64(u.bytes))/float64(last.bytes), 0)
 			}
 		}
-		for j := range v.Coflows[last].Links {
-			l := &v.Coflows[last].Links[j]
-			total.decrease(l.Link, bytes(l))
-		}
+		p.decrease(uses[begin[c]:begin[c+1]])
 	}
 	return order
+}
+
+// later reports whether coflow a goes after b in a tie.
+func (p Sincronia) later(v *policies.CoflowView, a, b int) bool {
+	return (v.Coflows[a].ID > v.Coflows[b].ID) != p.EarlierLast
 }
 
 // demands finds the link with the longest demand. Demands only decrease, so the longest of a block
 // of links stays the longest until it decreases.
 type demands struct {
-	capacity []units.Rate // by link
-	bytes    []int64      // by link; 0 or less on a link that is down
-	longest  []int        // by block: the link with the longest demand, or none or stale
+	links   []demand
+	longest []longest // by block
 }
 
-// Values of demands.longest that are no links, and the number of links of a block.
-const (
-	none  = -1
-	stale = -2
-	block = 64
-)
+// demand is that of all coflows without a place on a link.
+type demand struct {
+	quotient
+	first int32 // index of a use of the link, 0 for none
+}
 
-// decrease subtracts from the demand on a link.
-func (d *demands) decrease(l topo.LinkID, bytes int64) {
-	d.bytes[l] -= bytes
-	if at := &d.longest[l/block]; *at == int(l) {
-		*at = stale
+// longest is a link that had the longest demand of its block when that was searched last, or none.
+type longest struct {
+	link  int
+	bytes int64 // its demand at that time
+}
+
+const none, block = -1, 64 // no link; the number of links of a block
+
+// reset sets all demands to 0.
+func (d *demands) reset(capacity []units.Rate) {
+	d.links, d.longest = d.links[:0], d.longest[:0]
+	for l, c := range capacity {
+		if l%block == 0 {
+			d.longest = append(d.longest, longest{l, -1})
+		}
+		d.links = append(d.links, demand{quotient{0, int64(c)}, 0})
+	}
+}
+
+// decrease subtracts the demands of a coflow.
+func (d *demands) decrease(uses []use) {
+	links := d.links
+	for i := range uses {
+		links[uses[i].link].bytes -= uses[i].bytes
 	}
 }
 
 // bottleneck returns the link with the longest demand, the lowest ID of several, or none.
 func (d *demands) bottleneck() int {
 	at, most := none, quotient{0, 1}
-	for b, l := range d.longest {
-		if l == stale {
-			l = d.longestFrom(b * block)
-			d.longest[b] = l
+	for b := range d.longest {
+		l := &d.longest[b]
+		if l.link != none && d.links[l.link].bytes != l.bytes {
+			*l = d.search(b * block)
 		}
-		if l == none {
-			continue
-		}
-		if q := (quotient{d.bytes[l], int64(d.capacity[l])}); q.compare(most) > 0 {
-			at, most = l, q
+		if l.link != none && d.links[l.link].compare(most) > 0 {
+			at, most = l.link, d.links[l.link].quotient
 		}
 	}
 	return at
 }
 
-// longestFrom returns the link with the longest demand of the block that begins with a link.
-func (d *demands) longestFrom(first int) int {
+// search returns the longest of the block that begins with a link. A link that is down has no demand.
+func (d *demands) search(first int) longest {
 	at, most := none, quotient{0, 1}
-	bytes := d.bytes[first:min(first+block, len(d.bytes))]
-	rates := d.capacity[first:][:len(bytes)]
-	for i, b := range bytes {
-		if b <= most.bytes && int64(rates[i]) == most.rate {
+	links := d.links[first:min(first+block, len(d.links))]
+	for i := range links {
+		q := &links[i].quotient
+		if q.bytes <= most.bytes && q.rate == most.rate {
 			continue // links of one capacity are the common case
 		}
-		if q := (quotient{b, int64(rates[i])}); b > 0 && q.compare(most) > 0 {
-			at, most = first+i, q
+		if q.bytes > 0 && q.rate > 0 && q.compare(most) > 0 {
+			at, most = first+i, *q
 		}
 	}
-	return at
-}
-
-// linkOf returns a coflow's state on a link, nil if it does not use the link.
-func linkOf(c *policies.CoflowState, link int) *policies.LinkState {
-	n := len(c.Links)
-	if n == 0 {
-		return nil
-	}
-	// Links are sorted and distinct, which bounds the position of this one. The bounds are
-	// tight for a coflow that crosses nearly all links.
-	lo, hi := max(0, n-1-(int(c.Links[n-1].Link)-link)), min(n, link-int(c.Links[0].Link)+1)
-	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		if int(c.Links[mid].Link) < link {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo < n && int(c.Links[lo].Link) == link {
-		return &c.Links[lo]
-	}
-	return nil
+	return longest{at, most.bytes}
 }

@@ -146,55 +146,32 @@ func TestSincroniaKeepsItsOrder(t *testing.T) {
 }
 
 // The bottleneck is the first link with the longest demand, as in a scan of all links, while
-// demands decrease. A link that is down has none.
+// demands decrease. A link that is down is none.
 func TestBottleneck(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var d demands
-		for range rapid.IntRange(1, 3*block).Draw(t, "links") {
-			rate := rapid.SampledFrom([]units.Rate{0, units.Gbps, units.Gbps, units.Gbps, 3 * units.Gbps}).Draw(t, "rate")
-			bytes := int64(0)
-			if rate > 0 {
-				bytes = rapid.Int64Range(0, 6).Draw(t, "bytes")
-			}
-			d.capacity, d.bytes = append(d.capacity, rate), append(d.bytes, bytes)
-		}
-		for range (len(d.bytes) + block - 1) / block {
-			d.longest = append(d.longest, stale)
+		d.reset(rapid.SliceOfN(rapid.SampledFrom([]units.Rate{0, units.Gbps, units.Gbps, units.Gbps, 3 * units.Gbps}), 1, 3*block).Draw(t, "capacity"))
+		for l := range d.links {
+			d.links[l].bytes = rapid.Int64Range(0, 6).Draw(t, "bytes")
 		}
 		for range rapid.IntRange(1, 20).Draw(t, "searches") {
 			want, most := none, new(big.Rat)
-			for l, bytes := range d.bytes {
-				if bytes > 0 {
-					if takes := big.NewRat(bytes, int64(d.capacity[l])); takes.Cmp(most) > 0 {
+			for l, at := range d.links {
+				if at.bytes > 0 && at.rate > 0 {
+					if takes := big.NewRat(at.bytes, at.rate); takes.Cmp(most) > 0 {
 						want, most = l, takes
 					}
 				}
 			}
 			if got := d.bottleneck(); got != want {
-				t.Fatalf("bottleneck %d, want %d, of %v at %v", got, want, d.bytes, d.capacity)
+				t.Fatalf("bottleneck %d, want %d, of %v", got, want, d.links)
 			}
 			for range rapid.IntRange(0, 9).Draw(t, "decreases") {
-				l := rapid.IntRange(0, len(d.bytes)-1).Draw(t, "link")
-				d.decrease(topo.LinkID(l), min(d.bytes[l], 2))
+				l := rapid.IntRange(0, len(d.links)-1).Draw(t, "link")
+				d.decrease([]use{{link: int32(l), bytes: min(d.links[l].bytes, 2)}})
 			}
 			if want != none {
-				d.decrease(topo.LinkID(want), d.bytes[want])
-			}
-		}
-	})
-}
-
-func TestLinkOf(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		has := rapid.SliceOfNDistinct(rapid.IntRange(0, 20), 0, 20, rapid.ID[int]).Draw(t, "links")
-		slices.Sort(has)
-		var c policies.CoflowState
-		for _, l := range has {
-			c.Links = append(c.Links, policies.LinkState{Link: topo.LinkID(l)})
-		}
-		for l := range 22 {
-			if got := linkOf(&c, l); (got != nil) != slices.Contains(has, l) || got != nil && int(got.Link) != l {
-				t.Errorf("linkOf(%v, %d) = %v", has, l, got)
+				d.decrease([]use{{link: int32(want), bytes: d.links[want].bytes}})
 			}
 		}
 	})
