@@ -384,7 +384,7 @@ func (p *plotter) drawAll(runs []*rundir.Run, format string) error {
 			p.o.Coflow = coflow
 		}
 		one, err := p.one(runs, f, format, filepath.Join(p.out, f.Name+"."+format))
-		if errors.Is(err, plot.ErrNoData) {
+		if errors.Is(err, plot.ErrNoData) || errors.Is(err, plot.ErrNoRoom) {
 			fmt.Fprintf(p.stderr, "note: not drawn: %v\n", err)
 			one, err = drawn{Figure: f.Name, NoData: err.Error(), Notes: []string{}}, nil
 		}

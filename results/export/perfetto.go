@@ -94,7 +94,7 @@ type group struct {
 
 // perfetto writes the trace of runs: a process for each arm and repeat, with rows of slices for jobs, the slots of hosts,
 // coflows, receivers of flows, and clients of blocks; instants for decisions; and counters for samples. All times count
-// from the start of the repeat.
+// from the start of the repeat, as those of tables.
 func perfetto(w io.Writer, runs []*rundir.Run) error {
 	t := &tracer{w: bufio.NewWriter(w), groups: map[group]*lanes{}}
 	t.encode = json.NewEncoder(&t.b)
@@ -211,7 +211,7 @@ func (t *tracer) lane(g group, from, to time.Duration) (thread int, err error) {
 }
 
 // decisions writes the steps of the engine in which it decided something, by the numbers of its commands.
-func (t *tracer) decisions(k schema.Key, log io.Reader) error {
+func (t *tracer) decisions(k schema.Key, start time.Duration, log io.Reader) error {
 	process := t.processes[k]
 	thread := 0
 	in := json.NewDecoder(bufio.NewReaderSize(log, 1<<16))
@@ -225,6 +225,7 @@ func (t *tracer) decisions(k schema.Key, log io.Reader) error {
 		} else if err != nil {
 			return err
 		}
+		step.T += start
 		if len(step.Commands) == 0 || step.T < 0 {
 			continue
 		}

@@ -100,7 +100,7 @@ func TestPerfetto(t *testing.T) {
 	spec.Tasks = true
 	dir := rundirtest.Write(t, spec)
 	var log string
-	for _, name := range []string{"{\"format\":3,\"t\":0,\"events\":[]}", "{\"t\":1500,\"events\":[],\"commands\":[{\"SetCeiling\":{}},{\"SetCeiling\":{}},{\"Start\":{}}]}"} {
+	for _, name := range []string{"{\"format\":3,\"t\":0,\"events\":[]}", "{\"t\":200001500,\"events\":[],\"commands\":[{\"SetCeiling\":{}},{\"SetCeiling\":{}},{\"Start\":{}}]}"} {
 		log += name + "\n"
 	}
 	trials, err := filepath.Glob(filepath.Join(dir, "*", "*", rundir.TrialFile))

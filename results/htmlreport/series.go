@@ -187,17 +187,8 @@ func (d *Data) sampled(link func(runOf, samples.LinkPoint), flow func(runOf, sam
 		if err != nil {
 			return err
 		}
-		var shift time.Duration
-		if !r.Zero.IsZero() {
-			shift = in.Zero.Sub(r.Zero)
-		}
-		err = in.Points(func(p samples.LinkPoint) {
-			p.At += shift
-			link(run, p)
-		}, func(p samples.FlowPoint) {
-			p.At += shift
-			flow(run, p)
-		})
+		in.CountFrom(r.Zero)
+		err = in.Points(func(p samples.LinkPoint) { link(run, p) }, func(p samples.FlowPoint) { flow(run, p) })
 		if err := errors.Join(err, in.Close()); err != nil {
 			return err
 		}

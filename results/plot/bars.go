@@ -149,7 +149,7 @@ func timeline(d *drawing) error {
 			d.add(rule{at: d.row(i) + 0.5})
 		}
 	}
-	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.repeat), "")
+	d.axes(d.since(unit)+fmt.Sprintf(", repeat %d", d.repeat), "")
 	d.rows(second)
 	d.p.X.Min = min(d.p.X.Min, 0)
 	return nil
@@ -257,7 +257,7 @@ func timeByCause(d *drawing) error {
 }
 
 func writeTimeByCause(d *drawing) error {
-	return d.byCause("block write time", breakdown.BlockCauses(), "causes in "+summary.BlocksFile, func(s series) (out figures.Breakdown) {
+	return d.byCause("block write time", breakdown.BlockCauses(), "column of causes in "+summary.BlocksFile, func(s series) (out figures.Breakdown) {
 		for i := range s.run.Blocks {
 			b := &s.run.Blocks[i]
 			if list := shares(breakdown.BlockCauses(), b.Held, b.Network, b.Disk, b.Host); b.Arm == s.arm && !b.Failed && list != nil {

@@ -100,6 +100,15 @@ func (d *drawing) axes(x, y string) {
 	}
 }
 
+// since returns the name of the axis of the times of records. Those of simulations count from their start.
+func (d *drawing) since(unit times) string {
+	from := "the first arrival"
+	if d.fluid {
+		from = "the start"
+	}
+	return fmt.Sprintf("Time since %s (%s)", from, unit.name)
+}
+
 // logarithmic makes an axis logarithmic. All its values are positive.
 func logarithmic(a *plot.Axis) {
 	a.Scale, a.Tick.Marker = plot.LogScale{}, logTicks{}
@@ -218,7 +227,7 @@ func (d *drawing) write(w io.Writer, format string) error {
 		dc.Max.Y -= d.bar.draw(d, dc)
 	}
 	if float64(dc.Max.Y-dc.Min.Y) < leastPlot*d.o.Height {
-		return fmt.Errorf("a legend of %d lines leaves no room for the plot (choose fewer --arms, a larger --figure-height or a smaller --font-size)", len(d.legend))
+		return fmt.Errorf("%w: a legend of %d lines (choose fewer --arms, a larger --figure-height or a smaller --font-size)", ErrNoRoom, len(d.legend))
 	}
 	for _, a := range []*plot.Axis{&d.p.X, &d.p.Y} { // the plot library would begin an axis of zeros at -1
 		if a.Min == 0 && !(a.Max > 0) {

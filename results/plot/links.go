@@ -144,7 +144,7 @@ func utilisation(d *drawing) error {
 	small := d.font(0.9)
 	small.Size *= 0.85
 	d.p.Y.Tick.Label.Font = small
-	d.axes(fmt.Sprintf("Time since the first arrival (%s)", unit.name), "")
+	d.axes(d.since(unit), "")
 	mark := ""
 	if s.mark != "" {
 		mark = " (" + s.mark + ")"
@@ -253,7 +253,7 @@ func cvTime(d *drawing) error {
 		}
 		return d.noLinks()
 	}
-	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.repeat), "Cv of link loads")
+	d.axes(d.since(unit)+fmt.Sprintf(", repeat %d", d.repeat), "Cv of link loads")
 	d.p.X.Min, d.p.Y.Min = 0, 0
 	return nil
 }

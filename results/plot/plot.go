@@ -31,6 +31,9 @@ import (
 // ErrNoData is the error of a figure for which the runs have no data.
 var ErrNoData = errors.New("no data")
 
+// ErrNoRoom is the error of a figure whose legend leaves no room for the plot.
+var ErrNoRoom = errors.New("no room for the plot")
+
 // Figure is one kind of figure.
 type Figure struct {
 	Name string `json:"name"`

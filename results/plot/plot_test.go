@@ -181,7 +181,7 @@ func TestFiguresNameWhatTheyShow(t *testing.T) {
 		"gain-by-parameter": {"Speed-up of jobs relative to fair+hdfs (×)", "Number at the end of the arm's name", "dolly, n ≥ 24 pairs", "0.10"},
 		"extra-slots":       {"Time since the first arrival (s), repeat 0", "Slots of clones and backups", "fair+hdfs, n = 397 attempts"},
 		"shares":            {"fair+hdfs, n = 397 attempts, repeat 0", "Slots in use", "u1", "u3"},
-		"queue":             {"leaf0>spine0, repeat 0", "Queue (KB)", "Time (s)", "fair+hdfs, n = 20 samples", "sebf+sinbad, n = 20 samples (degraded)"},
+		"queue":             {"leaf0>spine0, repeat 0", "Queue (KB)", "Time since the first arrival (s)", "fair+hdfs, n = 20 samples", "sebf+sinbad, n = 20 samples (degraded)"},
 		"throughput":        {"leaf0>spine0, repeat 0", "Throughput (Mbps)", "fair+hdfs, n = 19 samples"},
 		"drops":             {"Packets dropped since the start", "fair+hdfs, n = 20 samples"},
 		"rtt":               {"flow 0, repeat 0", "Round-trip time (ms)", "fair+hdfs, n = 20 samples"},
@@ -301,7 +301,7 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 	wantErr(t, "cct-cdf", Options{FontSize: 1}, nil, "font size 1 pt", r)
 	wantErr(t, "cct-cdf", Options{DPI: 1}, nil, "dots per inch", r)
 	wantErr(t, "cct-cdf", Options{Names: []string{"a", "b"}}, nil, "2 names for 1 runs", r)
-	wantErr(t, "cct-cdf", Options{Height: Inch, FontSize: 20}, nil, "leaves no room for the plot", r)
+	wantErr(t, "cct-cdf", Options{Height: Inch, FontSize: 20}, nil, "no room for the plot: a legend", r)
 	wantErr(t, "utilisation", Options{}, ErrNoData, "one arm of one run, but there are 2 runs", r, sim)
 	wantErr(t, "cct-cdf", Options{}, nil, "no run")
 	none := workloads.CoflowID(99)
@@ -327,6 +327,34 @@ func TestWhatCannotBeDrawn(t *testing.T) {
 }
 
 // Simulated values are marked as such.
+// Samples are drawn as steps that hold until the next one, or end before a gap.
+func TestSteps(t *testing.T) {
+	ms := time.Millisecond
+	at := func(from, to time.Duration, value float64) sampled { return sampled{from, to, value} }
+	for _, c := range []struct {
+		name string
+		all  []sampled
+		held bool
+		want string
+	}{
+		{"rates", []sampled{at(0, 5*ms, 1), at(5*ms, 6*ms, 3)}, true, "[[{0 1} {5 1} {5 3} {6 3}]]"},
+		{"lengths", []sampled{at(1*ms, 1*ms, 1), at(4*ms, 4*ms, 3)}, true, "[[{1 1} {4 1} {4 3}]]"},
+		{"from before the first arrival", []sampled{at(-2*ms, 1*ms, 1)}, true, "[[{0 1} {1 1}]]"},
+		{"a gap", []sampled{at(0, 1*ms, 1), at(4*ms, 5*ms, 3)}, false, "[[{0 1} {1 1}] [{4 3} {5 3}]]"},
+		{"no gap", []sampled{at(0, 1*ms, 1), at(2*ms, 3*ms, 3)}, false, "[[{0 1} {1 1} {2 1} {2 3} {3 3}]]"},
+	} {
+		lines := steps(c.all, c.held, 2*ms)
+		for _, line := range lines {
+			for i := range line {
+				line[i].X /= float64(ms)
+			}
+		}
+		if got := fmt.Sprint(lines); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
 func TestSimulationsSayThatTheyAre(t *testing.T) {
 	s := rundirtest.Default()
 	s.FluidModel, s.Timing, s.Run = true, false, "sim"

@@ -296,7 +296,7 @@ func goodput(d *drawing) error {
 		return fmt.Errorf("%w: nothing was received in repeat %d", ErrNoData, d.repeat)
 	}
 	d.note("each point covers %v; payload of flows and of each hop of blocks at the interfaces of receivers, each byte once", bin)
-	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.repeat), fmt.Sprintf("Goodput (%s)", name))
+	d.axes(d.since(unit)+fmt.Sprintf(", repeat %d", d.repeat), fmt.Sprintf("Goodput (%s)", name))
 	d.p.X.Min, d.p.Y.Min = 0, 0
 	return nil
 }

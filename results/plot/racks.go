@@ -189,7 +189,7 @@ func racks(d *drawing) error {
 	if n := len(lengths); n > 1 {
 		d.note("lines are the mean of %d repeats, where one that has ended counts with no load; a bar is as high as the share of repeats that are saturated", n)
 	}
-	d.axes(fmt.Sprintf("Time since the first arrival (%s)", unit.name), "Load of a rack's links (%)")
+	d.axes(d.since(unit), "Load of a rack's links (%)")
 	d.p.X.Min, d.p.X.Max, d.p.Y.Min, d.p.Y.Max = 0, unit.of(end), 0, high
 	d.p.X.Padding, d.p.Y.Padding = 0, 0
 	return nil

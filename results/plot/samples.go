@@ -19,10 +19,10 @@ import (
 // is drawn.
 const mostSamples = 600
 
-// sampled is a value at a moment.
+// sampled is a value from a moment to another, which may be the same.
 type sampled struct {
-	at    time.Duration
-	value float64
+	from, at time.Duration
+	value    float64
 }
 
 // samplesOf calls f with the samples of one repeat of an arm.
@@ -36,24 +36,30 @@ func (d *drawing) samplesOf(s series, f func(*samples.Reader) error) error {
 }
 
 // linkCurves draws what value returns of the readings of one link, by default that with the largest value: a curve for
-// each arm.
-func (d *drawing) linkCurves(axis string, scale func(high float64) (string, float64), value func(samples.LinkPoint) (float64, bool)) error {
+// each arm. since reports whether a value is that of the time since the reading before.
+func (d *drawing) linkCurves(axis string, since bool, scale func(high float64) (string, float64), value func(samples.LinkPoint) (float64, bool)) error {
 	curves := make([]map[string][]sampled, len(d.series))
 	largest, link := -1.0, d.o.Link
 	known := map[string]bool{}
 	for i, s := range d.series {
 		curves[i] = map[string][]sampled{}
+		before := map[string]time.Duration{}
 		if err := d.samplesOf(s, func(r *samples.Reader) error {
 			for p, err := range r.LinkPoints() {
 				if err != nil {
 					return err
 				}
 				known[p.Link] = true
+				from := before[p.Link]
+				before[p.Link] = p.At
 				v, ok := value(p)
 				if !ok || d.o.Link != "" && p.Link != d.o.Link {
 					continue
 				}
-				curves[i][p.Link] = append(curves[i][p.Link], sampled{p.At, v})
+				if !since {
+					from = p.At
+				}
+				curves[i][p.Link] = append(curves[i][p.Link], sampled{from, p.At, v})
 				if d.o.Link == "" && v > largest {
 					largest, link = v, p.Link
 				}
@@ -71,7 +77,7 @@ func (d *drawing) linkCurves(axis string, scale func(high float64) (string, floa
 		one[i] = curves[i][link]
 	}
 	d.heading = fmt.Sprintf("%s, repeat %d", safe(link), d.repeat)
-	return d.curves(one, axis, scale)
+	return d.curves(one, true, axis, scale)
 }
 
 // flowCurves is linkCurves for one flow, by default that with the most readings.
@@ -86,7 +92,7 @@ func (d *drawing) flowCurves(axis string, scale func(high float64) (string, floa
 					return err
 				}
 				count[p.Flow]++
-				curves[i][p.Flow] = append(curves[i][p.Flow], sampled{p.At, value(p)})
+				curves[i][p.Flow] = append(curves[i][p.Flow], sampled{p.At, p.At, value(p)})
 			}
 			return nil
 		}); err != nil {
@@ -109,11 +115,12 @@ func (d *drawing) flowCurves(axis string, scale func(high float64) (string, floa
 		one[i] = curves[i][flow]
 	}
 	d.heading = fmt.Sprintf("flow %d, repeat %d", flow, d.repeat)
-	return d.curves(one, axis, scale)
+	return d.curves(one, true, axis, scale)
 }
 
-// curves draws a line through the samples of each arm.
-func (d *drawing) curves(all [][]sampled, axis string, scale func(high float64) (string, float64)) error {
+// curves draws the samples of each arm as steps. held reports whether a value holds until the next one; else the line
+// ends there.
+func (d *drawing) curves(all [][]sampled, held bool, axis string, scale func(high float64) (string, float64)) error {
 	end, high := time.Duration(0), 0.0
 	for _, c := range all {
 		for _, p := range c {
@@ -129,32 +136,61 @@ func (d *drawing) curves(all [][]sampled, axis string, scale func(high float64) 
 			d.note("%s: no samples in repeat %d", s.label, d.repeat)
 			continue
 		}
-		points := make(plotter.XYs, len(c))
-		for k, p := range c {
-			points[k] = plotter.XY{X: unit.of(p.at), Y: p.value / by}
+		for k, points := range steps(c, held, 2*partOf(end)) {
+			for j := range points {
+				points[j].X, points[j].Y = unit.of(time.Duration(points[j].X)), points[j].Y/by
+			}
+			line, err := plotter.NewLine(points)
+			if err != nil {
+				return err
+			}
+			line.LineStyle = s.line()
+			d.add(line)
+			if k == 0 {
+				d.legend = append(d.legend, entry{s.named(len(all[i]), "samples"), line})
+			}
 		}
-		line, err := plotter.NewLine(points)
-		if err != nil {
-			return err
-		}
-		line.LineStyle = s.line()
-		d.add(line)
-		d.legend = append(d.legend, entry{s.named(len(all[i]), "samples"), line})
 	}
 	if len(d.legend) == 0 {
-		return fmt.Errorf("%w: %s", ErrNoData, d.missing(samples.File))
+		why := fmt.Sprintf("no %s in %s", d.figure.Name, samples.File)
+		if d.fluid {
+			why += " (a simulation has no packets)"
+		}
+		return fmt.Errorf("%w: %s", ErrNoData, why)
 	}
 	if name != "" {
 		axis += " (" + name + ")"
 	}
-	d.axes(fmt.Sprintf("Time (%s)", unit.name), axis)
+	d.axes(d.since(unit), axis)
 	d.p.X.Min, d.p.Y.Min = 0, 0
 	return nil
 }
 
+// steps returns lines of steps through samples, with times in nanoseconds. Unless held, a line ends before a sample that
+// is more than gap after the one before it.
+func steps(all []sampled, held bool, gap time.Duration) (lines []plotter.XYs) {
+	var line plotter.XYs
+	for i, p := range all {
+		if i > 0 && !held && p.from-all[i-1].at > gap {
+			lines, line = append(lines, line), nil
+		}
+		if n := len(line); n > 0 && line[n-1].X < float64(p.from) {
+			line = append(line, plotter.XY{X: float64(p.from), Y: line[n-1].Y})
+		}
+		line = append(line, plotter.XY{X: float64(max(p.from, 0)), Y: p.value})
+		if p.at > p.from {
+			line = append(line, plotter.XY{X: float64(p.at), Y: p.value})
+		}
+	}
+	return append(lines, line)
+}
+
+// partOf returns the length of a part of the time of which one sample is drawn.
+func partOf(end time.Duration) time.Duration { return max(end/mostSamples, 1) }
+
 // thinned returns the samples from time 0 on with the largest values of each of mostSamples parts of the time.
 func thinned(all []sampled, end time.Duration) []sampled {
-	part := max(end/mostSamples, 1)
+	part := partOf(end)
 	var out []sampled
 	for _, p := range all {
 		switch n := len(out); {
@@ -178,7 +214,7 @@ func byteScale(high float64) (string, float64) {
 func noScale(float64) (string, float64) { return "", 1 }
 
 func queues(d *drawing) error {
-	return d.linkCurves("Queue", byteScale, func(p samples.LinkPoint) (float64, bool) {
+	return d.linkCurves("Queue", false, byteScale, func(p samples.LinkPoint) (float64, bool) {
 		if p.Queue == nil {
 			return 0, false
 		}
@@ -187,7 +223,7 @@ func queues(d *drawing) error {
 }
 
 func throughput(d *drawing) error {
-	return d.linkCurves("Throughput", rates, func(p samples.LinkPoint) (float64, bool) {
+	return d.linkCurves("Throughput", true, rates, func(p samples.LinkPoint) (float64, bool) {
 		if p.Rate == nil {
 			return 0, false
 		}
@@ -197,7 +233,7 @@ func throughput(d *drawing) error {
 
 func dropsOverTime(d *drawing) error {
 	d.p.Y.Tick.Marker = whole
-	return d.linkCurves("Packets dropped since the start", noScale, func(p samples.LinkPoint) (float64, bool) {
+	return d.linkCurves("Packets dropped since the start", false, noScale, func(p samples.LinkPoint) (float64, bool) {
 		if p.Dropped == nil {
 			return 0, false
 		}
@@ -227,7 +263,7 @@ func fairness(d *drawing) error {
 			part := time.Duration(0)
 			flush := func() {
 				if len(now) >= 2 {
-					all[i] = append(all[i], sampled{part * fairnessInterval, jain(now)})
+					all[i] = append(all[i], sampled{part * fairnessInterval, (part + 1) * fairnessInterval, jain(now)})
 				}
 				clear(now)
 			}
@@ -251,7 +287,7 @@ func fairness(d *drawing) error {
 	}
 	d.note("Jain's index of the delivery rates of flows whose rate changed within %v, where there are 2 or more", fairnessInterval)
 	d.heading = fmt.Sprintf("repeat %d", d.repeat)
-	return d.curves(all, "Fairness of flows (Jain's index)", noScale)
+	return d.curves(all, false, "Fairness of flows (Jain's index)", noScale)
 }
 
 // jain returns Jain's index: 1 for equal rates, 1/n if one of n flows has all.

@@ -130,7 +130,7 @@ func gantt(d *drawing) error {
 	d.p.Y.Tick.Marker = ticks
 	d.p.Y.Tick.Length = 0
 	d.heading = fmt.Sprintf("%s, in %d slots, repeat %d", s.named(len(r.Attempts), "attempts"), len(slots), d.repeat)
-	d.axes(fmt.Sprintf("Time since the first arrival (%s)", unit.name), "")
+	d.axes(d.since(unit), "")
 	d.p.X.Min, d.p.Y.Min, d.p.Y.Max = 0, 0.5-float64(len(slots)), 0.5
 	d.p.Y.Padding = 0
 	return nil
@@ -232,7 +232,7 @@ func userShares(d *drawing) error {
 		d.legend = append(d.legend, entry{safe(name), swatch{a.fill}})
 	}
 	d.heading = fmt.Sprintf("%s, repeat %d", s.named(len(r.Attempts), "attempts"), d.repeat)
-	d.axes(fmt.Sprintf("Time since the first arrival (%s)", unit.name), "Slots in use")
+	d.axes(d.since(unit), "Slots in use")
 	d.p.Y.Tick.Marker = whole
 	d.p.X.Min, d.p.Y.Min, d.p.X.Max, d.p.Y.Max = 0, 0, unit.of(bin)*float64(len(low)), high*1.04
 	d.p.X.Padding, d.p.Y.Padding = 0, 0
@@ -275,7 +275,7 @@ func extraSlots(d *drawing) error {
 		d.add(line)
 		d.legend = append(d.legend, entry{s.named(len(all[i].Attempts), "attempts"), line})
 	}
-	d.axes(fmt.Sprintf("Time since the first arrival (%s), repeat %d", unit.name, d.repeat), "Slots of clones and backups")
+	d.axes(d.since(unit)+fmt.Sprintf(", repeat %d", d.repeat), "Slots of clones and backups")
 	d.p.Y.Tick.Marker = whole
 	d.p.X.Min, d.p.Y.Min = 0, 0
 	d.note("each step covers %v", bin)

@@ -42,12 +42,14 @@ func (s *Sweep) Sentence() string {
 			}
 		}
 	}
-	most := func(arm string) (value float64) {
-		slices.SortStableFunc(by[arm], func(a, b found) int { return cmp.Compare(a.Value, b.Value) })
-		for _, x := range by[arm] {
-			value = x.Value
+	for _, all := range by {
+		slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(a.Value, b.Value) })
+	}
+	most := func(arm string) float64 {
+		if all := by[arm]; len(all) > 0 {
+			return all[len(all)-1].Value
 		}
-		return value
+		return 0
 	}
 	slices.SortStableFunc(arms, func(a, b string) int { return cmp.Compare(most(b), most(a)) })
 	var parts []string

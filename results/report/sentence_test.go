@@ -93,6 +93,16 @@ func TestSentenceOfSweep(t *testing.T) {
 	if got := s.Sentence(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	// The order is by value with one arm too.
+	s = Sweep{Points: []SweepPoint{
+		point("load=0.2", armWith("sebf", verdict.Pass, 1.06, 1.03, 1.12)),
+		point("load=0.5", armWith("sebf", verdict.Pass, 1.14, 1.07, 1.23)),
+		point("load=0.8", armWith("sebf", verdict.Pass, 1.07, 1.03, 1.14)),
+	}}
+	want = "at 3 of 3 points: 1.14× [1.07, 1.23] faster at load=0.5 to 1.06× [1.03, 1.12] faster at load=0.2;"
+	if got := s.Sentence(); !strings.Contains(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 	// Its page has the colours of the pages inside it, and the width of a phone.
 	var page bytes.Buffer
 	if err := sweepPage.Execute(&page, &s); err != nil {

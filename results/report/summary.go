@@ -22,6 +22,9 @@ func (in Input) summarize(i int) summary.Arm {
 		if !in.FluidModel {
 			s.Verdicts = append(s.Verdicts, r.Verdict)
 		}
+		if !r.Zero.IsZero() {
+			s.Zeros = append(s.Zeros, r.Zero)
+		}
 		for _, p := range r.Records.Problems {
 			s.Problems = append(s.Problems, fmt.Sprintf("repeat %d: %s", arm.Numbers.Of(k), p))
 		}

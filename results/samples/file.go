@@ -159,9 +159,10 @@ func (w *Writer) end(h Head, drop bool) error {
 // Reader reads the samples of a trial.
 type Reader struct {
 	Head
-	path string
-	file *os.File
-	in   *parquet.File
+	shift time.Duration // of points
+	path  string
+	file  *os.File
+	in    *parquet.File
 }
 
 // Open opens a file. The error is fs.ErrNotExist if there is none.
@@ -194,6 +195,13 @@ func (r *Reader) open() error {
 
 func (r *Reader) damaged(err error) error {
 	return fmt.Errorf("%s: %w (the file is damaged: restore it, or remove it and report without it)", r.path, err)
+}
+
+// CountFrom makes the times of points count from a moment instead of the start of the trial, unless it is zero.
+func (r *Reader) CountFrom(zero time.Time) {
+	if !zero.IsZero() {
+		r.shift = r.Zero.Sub(zero)
+	}
 }
 
 // Rows is the number of samples.

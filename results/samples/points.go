@@ -10,7 +10,7 @@ import (
 
 // LinkPoint is what one reading showed of a link. Counts are since the first reading.
 type LinkPoint struct {
-	At   time.Duration // since the start of the trial
+	At   time.Duration // since the start of the trial, or the moment of CountFrom
 	Link string        // directed, as from>to
 	// Queue and Packets are what waits ahead of the link; nil where there are no packets.
 	Queue   *units.Bytes
@@ -45,7 +45,7 @@ func (c *counter) since() int { return int(c.now - c.first) }
 
 // Points reads all samples once, and calls link and flow with the points that LinkPoints and FlowPoints have.
 func (r *Reader) Points(link func(LinkPoint), flow func(FlowPoint)) error {
-	links, flows := r.linkStates(), flowStates{}
+	links, flows := r.linkStates(), flowStates{shift: r.shift}
 	onLink := func(p LinkPoint) bool { link(p); return true }
 	onFlow := func(p FlowPoint) bool { flow(p); return true }
 	for s, err := range r.All() {
@@ -82,10 +82,11 @@ type linkStates struct {
 	before, look time.Duration // the last two rounds of readings of all links
 	number       int64         // of the round
 	ratesOnly    bool
+	shift        time.Duration
 }
 
 func (r *Reader) linkStates() *linkStates {
-	x := &linkStates{of: map[string]*linkState{}, number: OutsideOfLooks, ratesOnly: r.RatesOnly}
+	x := &linkStates{of: map[string]*linkState{}, number: OutsideOfLooks, ratesOnly: r.RatesOnly, shift: r.shift}
 	for _, l := range r.Links {
 		x.of[l.Name] = &linkState{}
 	}
@@ -104,6 +105,10 @@ func (l *linkStates) add(s Sample, do func(LinkPoint) bool) bool {
 	if x == nil {
 		return true
 	}
+	show := func(p LinkPoint) bool {
+		p.At += l.shift
+		return do(p)
+	}
 	last := QueueBytes // of a reading
 	if l.ratesOnly {
 		last = SentBytes
@@ -116,7 +121,7 @@ func (l *linkStates) add(s Sample, do func(LinkPoint) bool) bool {
 		}
 		// A reading that is missing showed what the one before did: an empty queue, and nothing sent.
 		if x.known && idle > x.at {
-			if !do(x.point(s.Object, idle, x.sent, 0, l.ratesOnly)) {
+			if !show(x.point(s.Object, idle, x.sent, 0, l.ratesOnly)) {
 				return false
 			}
 			x.at = idle
@@ -132,7 +137,7 @@ func (l *linkStates) add(s Sample, do func(LinkPoint) bool) bool {
 	if s.Metric != last {
 		return true
 	}
-	goes := do(x.point(s.Object, s.At, x.next, s.Value, l.ratesOnly))
+	goes := show(x.point(s.Object, s.At, x.next, s.Value, l.ratesOnly))
 	x.known, x.at, x.sent = true, s.At, x.next
 	return goes
 }
@@ -154,7 +159,7 @@ func (x *linkState) point(link string, at time.Duration, sent, queue int64, rate
 
 // FlowPoint is what one reading showed of the connection of a flow.
 type FlowPoint struct {
-	At            time.Duration // since the start of the trial
+	At            time.Duration // as of a link
 	Flow          workloads.FlowID
 	RTT           time.Duration // smoothed
 	Window        int           // packets
@@ -165,7 +170,7 @@ type FlowPoint struct {
 // FlowPoints returns the readings of flows at which a value changed, in the order in which they were made.
 func (r *Reader) FlowPoints() iter.Seq2[FlowPoint, error] {
 	return func(yield func(FlowPoint, error) bool) {
-		flows, do := flowStates{}, func(p FlowPoint) bool { return yield(p, nil) }
+		flows, do := flowStates{shift: r.shift}, func(p FlowPoint) bool { return yield(p, nil) }
 		for s, err := range r.All() {
 			if err != nil {
 				yield(FlowPoint{}, err)
@@ -183,6 +188,8 @@ func (r *Reader) FlowPoints() iter.Seq2[FlowPoint, error] {
 type flowStates struct {
 	of  map[string]*FlowPoint
 	now *FlowPoint // whose reading is not complete
+
+	shift time.Duration
 }
 
 // add calls do with the point that ends with a sample, if any, and returns what it returned.
@@ -217,7 +224,11 @@ func (f *flowStates) add(s Sample, do func(FlowPoint) bool) bool {
 
 // end calls do with the point whose reading is complete.
 func (f *flowStates) end(do func(FlowPoint) bool) bool {
-	now := f.now
+	if f.now == nil {
+		return true
+	}
+	p := *f.now
 	f.now = nil
-	return now == nil || do(*now)
+	p.At += f.shift
+	return do(p)
 }

@@ -3,6 +3,7 @@ package summary
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"testbed/results/metrics"
 	"testbed/results/verdict"
@@ -51,6 +52,8 @@ type Arm struct {
 	Repeats int    `json:"repeats"`
 	// Numbers are those of the repeats; absent if they are 0 to Repeats - 1, as those of a whole run.
 	Numbers metrics.Numbers `json:"repeat_numbers,omitempty"`
+	// Zeros are the wall clocks at time 0 of the repeats, in order; absent in a simulation, whose times count from its start.
+	Zeros []time.Time `json:"zeros,omitempty"`
 	// Unmodelled are the keys that the arm changes, if the fluid model knows none of them: nothing is compared then.
 	Unmodelled []string `json:"not_modelled,omitempty"`
 	// Verdict is the worst of Verdicts, which has one verdict for each repeat in order.

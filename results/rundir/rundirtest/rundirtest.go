@@ -96,7 +96,7 @@ func Write(t testing.TB, s Spec) string {
 				}
 				rep.Verdict = verdict.Of(verdict.Check{Name: "made", Level: level, Value: "1", Pass: "1", Void: "2"})
 				fluid := records(s, Arm{a.Name, a.Level, a.Speed * 1.25}, k)
-				rep.Fluid = &fluid
+				rep.Fluid, rep.Zero = &fluid, Begun.Add(BeforeArrival)
 				if s.Timing {
 					rep.Progress = progress(rep.Records)
 				}
@@ -124,6 +124,12 @@ func Write(t testing.TB, s Spec) string {
 // NoFigures draws nothing: the figures of a page (results/plot) are tested with runs of this package.
 func NoFigures(*rundir.Run, string, string) (string, []string, error) { return "", nil, nil }
 
+// Begun is the start of each trial on packets, whose first arrival is BeforeArrival later.
+var Begun = time.Unix(1767000000, 0).UTC()
+
+// BeforeArrival is the time between two samples.
+const BeforeArrival = 200 * time.Millisecond
+
 // Machine is the ID of the machine of trials on packets.
 const Machine = "0123456789ab"
 
@@ -134,7 +140,7 @@ func writeTrials(dir string, s Spec, in report.Input) error {
 			t := rundir.Trial{Key: fmt.Sprintf("key%d%d", i, k), Arm: a.Name, Repeat: k, Seed: 7 + uint64(k), Tool: "test"}
 			if !s.FluidModel {
 				t.Verdict, t.Run, t.Machine, t.Kernel, t.CPUs = &rep.Verdict.Level, s.Run, Machine, "6", 2
-				t.Began, t.Ended = time.Unix(1767000000, 0).UTC(), time.Unix(1767000010, 0).UTC()
+				t.Began, t.Ended = Begun, Begun.Add(10*time.Second)
 			}
 			at := filepath.Join(dir, fmt.Sprint("arm", i), fmt.Sprint(k))
 			b, err := json.Marshal(t)
@@ -151,7 +157,7 @@ func writeTrials(dir string, s Spec, in report.Input) error {
 func writeSamples(path string, n int) error {
 	w := samples.Create(path, 1<<20)
 	for k := range int64(20) {
-		at := time.Duration(k) * 200 * time.Millisecond
+		at := time.Duration(k) * BeforeArrival
 		add := func(object, metric string, value int64) {
 			w.Add(samples.Sample{At: at, Object: object, Metric: metric, Value: value})
 		}
@@ -170,7 +176,7 @@ func writeSamples(path string, n int) error {
 			add(o, samples.Retransmitted, k/5)
 		}
 	}
-	return w.Close(samples.Head{Sample: 200 * time.Millisecond, Links: []samples.Link{{Name: "leaf0>spine0"}, {Name: "spine0>leaf0"}}})
+	return w.Close(samples.Head{Zero: Begun, Sample: BeforeArrival, Links: []samples.Link{{Name: "leaf0>spine0"}, {Name: "spine0>leaf0"}}})
 }
 
 // Seal replaces the sums in the manifest of a run directory by those of its files, so that a test can read
