@@ -42,7 +42,7 @@ var arrows = map[string][]string{
 	"policies/external/messages": {},
 	"policies/catalog":           {"policies", "policies/external", "policies/coflow", "policies/coflow/philaesim", "policies/placement", "policies/clone", "policies/shuffle", "policies/tasks"},
 	"policies/coordinator":       {"policies"},
-	"policies/policytest":        {"policies", "policies/coordinator", "emu/engine/tracker"}, // tests policies where the engine calls them
+	"policies/policytest":        {"policies", "policies/alloc", "policies/coordinator", "emu/engine", "emu/engine/tracker"}, // tests policies where the engine calls them
 
 	"policies/coflow/coflowtest": {"policies", "policies/alloc", "policies/policytest"},
 	"policies/coflow/philaesim":  {"policies", "policies/coflow", "policies/coflow/ports"},

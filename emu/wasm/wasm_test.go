@@ -213,17 +213,18 @@ func equalSEBF(t *testing.T, path string) {
 	if s.Needs() != p.Needs() || s.Triggers() != p.Triggers() {
 		t.Errorf("%+v, %+v: want %+v, %+v", s.Needs(), s.Triggers(), p.Needs(), p.Triggers())
 	}
-	x, of := s.New(), p.New()
+	x := s.New()
 	rapid.Check(t, func(t *rapid.T) {
-		c := policytest.Clusters().Draw(t, "cluster")
-		for more := true; more; more = c.Next() {
-			var got, want policies.Schedule
-			x.Decide(c.View(p.Needs()), &got)
-			of.Decide(c.View(p.Needs()), &want)
+		compare := func(v, _ *policies.CoflowView, want *policies.Schedule) error {
+			var got policies.Schedule
+			x.Decide(v, &got)
 			if d := cmp.Diff(fmt.Sprint(want.Steps), fmt.Sprint(got.Steps)); d != "" || got.Err != nil {
-				t.Fatalf("%v (-program +module):\n%s", got.Err, d)
+				return fmt.Errorf("%v (-program +module):\n%s", got.Err, d)
 			}
-			c.Take(&want)
+			return nil
+		}
+		if err := policytest.Clusters().Draw(t, "cluster").Run(p, p.Needs(), compare); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -1,6 +1,6 @@
 // Package coordinator defines how the coordinator of coflows uses its policy: when it calls the
 // policy, which answers it accepts, what it keeps of an answer for the next View, and how its
-// messages with the hosts are counted. The engine, the flow-level simulator and policytest share it.
+// messages with the hosts are counted. The engine and the flow-level simulator share it.
 //
 // It knows no flows, rates or clock: a caller reports events with their times, and keeps the
 // coflows.

@@ -445,17 +445,18 @@ func TestPython(t *testing.T) {
 		if s.Needs() != p.Needs() || s.Triggers() != p.Triggers() {
 			t.Errorf("%s: %v, %+v: want %v, %+v", name, s.Needs(), s.Triggers(), p.Needs(), p.Triggers())
 		}
-		x, of := s.New(), p.New()
+		x := s.New()
 		rapid.Check(t, func(t *rapid.T) {
-			c := policytest.Clusters().Draw(t, "cluster")
-			for more := true; more; more = c.Next() {
-				var got, want policies.Schedule
-				x.Decide(c.View(p.Needs()), &got)
-				of.Decide(c.View(p.Needs()), &want)
+			compare := func(v, _ *policies.CoflowView, want *policies.Schedule) error {
+				var got policies.Schedule
+				x.Decide(v, &got)
 				if d := cmp.Diff(fmt.Sprint(want.Steps, want.Queues, want.Watch), fmt.Sprint(got.Steps, got.Queues, got.Watch)); d != "" || got.Err != nil {
-					t.Fatalf("%s: %v (-program +python):\n%s", name, got.Err, d)
+					return fmt.Errorf("%v (-program +python):\n%s", got.Err, d)
 				}
-				c.Take(&want)
+				return nil
+			}
+			if err := policytest.Clusters().Draw(t, "cluster").Run(p, p.Needs(), compare); err != nil {
+				t.Fatalf("%s: %v", name, err)
 			}
 		})
 	}

@@ -2,204 +2,193 @@ package policytest
 
 import (
 	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"testbed/emu/engine"
 	"testbed/policies"
-	"testbed/policies/coordinator"
 	"testbed/topo"
 	"testbed/topo/units"
 	"testbed/workloads"
 )
 
-// Cluster is a small cluster whose coflows arrive, send and end. It keeps the state that
-// a caller of a policies.CoflowScheduler keeps: queues and pilot flows of a schedule
-// are part of the next View. Events do not depend on the rates of the schedules.
+// Cluster is a small cluster with the engine. Its coflows arrive, send and end without a network: events do not depend
+// on the schedules.
 type Cluster struct {
-	coordinator coordinator.Coordinator
-	cluster     policies.Cluster
-	coflows     []*coflow // arrived and unfinished, by arrival, ties by ID
-	coming      []*coflow // not arrived, in order of arrival
-	random      *rand.Rand
-	rounds      int
+	config  engine.Config
+	now     time.Duration
+	coming  []workloads.Coflow // not arrived, in order of arrival
+	arrive  int                // number of these that arrive next
+	rounds  int                // number of moments after the next one
+	faulty  bool
+	random  *rand.Rand
+	lost    []bool // by host
+	running []*transfer
 }
 
-type coflow struct {
-	coordinator.Coflow         // without the fields of State that are computed from flows
-	flows              []*flow // by ID
+// transfer is a flow that has started and not ended.
+type transfer struct {
+	workloads.Flow
+	sent units.Bytes
 }
 
-type flow struct {
-	policies.FlowState // Remaining is unused
-	ended              bool
-}
-
-// Clusters generates random clusters: small leaf-spine fabrics, some with links that are
-// down, and up to six coflows at a time, whose IDs have gaps and are not in order of
-// arrival.
+// Clusters generates random clusters: small leaf-spine fabrics, some with links that are down and hosts that are lost
+// and come back, and up to six coflows, whose IDs have gaps and are not in order of arrival.
 func Clusters() *rapid.Generator[*Cluster] {
 	return rapid.Custom(func(t *rapid.T) *Cluster {
 		v := baseCluster(t)
-		fillHosts(t, v)
-		c := &Cluster{cluster: *v, rounds: rapid.IntRange(0, 3).Draw(t, "rounds"), random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "random"), 1))}
-		ids := rapid.Permutation([]int{0, 1, 2, 3, 4, 5, 6}).Draw(t, "IDs")
-		for i := range rapid.IntRange(0, 6).Draw(t, "coflows") {
-			c.coming = append(c.coming, c.draw(t, ids[i]))
+		c := &Cluster{
+			now: v.Now, rounds: rapid.IntRange(0, 3).Draw(t, "rounds"), lost: make([]bool, v.Fabric.Hosts()),
+			faulty: slices.Contains(v.Capacity, 0) || rapid.IntRange(0, 3).Draw(t, "hosts lost") == 0,
+			random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "random"), 1)),
 		}
-		c.arrive(rapid.IntRange(0, len(c.coming)).Draw(t, "at first"))
+		c.config = engine.Config{
+			Fabric: v.Fabric, Capacity: v.Capacity, DiskRate: v.DiskRate, DiskSize: disk,
+			Heartbeat: time.Second, Alpha: 0.2, Seed: c.random.Uint64(),
+		}
+		ids := rapid.Permutation([]int{0, 1, 2, 3, 4, 5, 6}).Draw(t, "IDs")
+		for i := range rapid.IntRange(1, 6).Draw(t, "coflows") {
+			c.coming = append(c.coming, drawCoflow(t, v.Fabric, ids[i]))
+		}
+		c.arrive = rapid.IntRange(1, len(c.coming)).Draw(t, "at first")
 		return c
 	})
 }
 
-// Views generates unmasked Views of Clusters without earlier decisions: no coflow has a
-// queue or pilot flows.
-func Views() *rapid.Generator[*policies.CoflowView] {
-	return rapid.Map(Clusters(), func(c *Cluster) *policies.CoflowView {
-		for c.Next() {
-		}
-		return c.View(everything)
-	})
-}
+const disk = 1000 * units.GB // of a host
 
-// draw returns a random coflow that has not arrived.
-func (c *Cluster) draw(t *rapid.T, id int) *coflow {
-	f := c.cluster.Fabric
-	x := &coflow{}
-	x.State.ID = workloads.CoflowID(id)
-	senders, receivers := map[topo.HostID]bool{}, map[topo.HostID]bool{}
-	load := make([]units.Bytes, len(c.cluster.Capacity))
-	x.State.Width = rapid.IntRange(1, 11).Draw(t, "flows")
-	for j := range x.State.Width {
+func drawCoflow(t *rapid.T, f *topo.Fabric, id int) workloads.Coflow {
+	c := workloads.Coflow{ID: workloads.CoflowID(id)}
+	for j := range rapid.IntRange(1, 11).Draw(t, "flows") {
 		src := topo.HostID(rapid.IntRange(0, f.Hosts()-1).Draw(t, "src"))
 		dst := topo.HostID(rapid.IntRange(0, f.Hosts()-2).Draw(t, "dst"))
 		if dst >= src {
 			dst++
 		}
-		fl := &flow{FlowState: policies.FlowState{ID: workloads.FlowID(100*id + 2*j), Src: src, Dst: dst, Size: sizes().Draw(t, "size"),
-			Path: f.Path(src, dst, uint32(rapid.IntRange(0, 5).Draw(t, "hash")))}}
-		senders[src], receivers[dst] = true, true
-		x.State.Size += fl.Size
-		x.State.Largest = max(x.State.Largest, fl.Size)
-		for _, l := range fl.Path {
-			load[l] += fl.Size
-		}
-		x.flows = append(x.flows, fl)
+		c.Flows = append(c.Flows, workloads.Flow{ID: workloads.FlowID(100*id + 2*j), Src: src, Dst: dst, Size: sizes().Draw(t, "size")})
 	}
-	x.State.Senders, x.State.Receivers = len(senders), len(receivers)
-	for l, n := range load {
-		rate := c.cluster.Capacity[l]
-		if rate == 0 {
-			rate = f.Link(topo.LinkID(l)).Rate // it is down
-		}
-		x.State.Bound = max(x.State.Bound, rate.TimeToSend(n))
-	}
-	return x
+	return c
 }
 
-// arrive makes the next n coflows arrive now.
-func (c *Cluster) arrive(n int) {
-	for _, x := range c.coming[:n] {
-		x.State.Arrival, x.State.Since = c.cluster.Now, c.cluster.Now
+// coflowPolicy is a policy whose instance calls a function.
+type coflowPolicy struct {
+	needs     policies.Facts
+	triggers  policies.Triggers
+	unlimited bool
+	decide    func(*policies.CoflowView, *policies.Schedule)
+}
+
+func (p coflowPolicy) Needs() policies.Facts                                 { return p.needs }
+func (p coflowPolicy) Triggers() policies.Triggers                           { return p.triggers }
+func (p coflowPolicy) Unlimited() bool                                       { return p.unlimited }
+func (p coflowPolicy) New() policies.CoflowInstance                          { return p }
+func (p coflowPolicy) Decide(v *policies.CoflowView, out *policies.Schedule) { p.decide(v, out) }
+
+// Run lets a new instance of a policy decide at every moment of the cluster, which it uses up. It passes each decision
+// to watch: the View, the same View with other facts, both as engines show them, and the schedule.
+func (c *Cluster) Run(s policies.CoflowScheduler, facts policies.Facts, watch func(v, other *policies.CoflowView, s *policies.Schedule) error) error {
+	var seen, other *policies.CoflowView
+	var taken *policies.Schedule
+	x := s.New()
+	decides := coflowPolicy{s.Needs(), s.Triggers(), policies.IsUnlimited(s), func(v *policies.CoflowView, out *policies.Schedule) {
+		seen = clone(v)
+		x.Decide(v, out)
+		taken = out
+	}}
+	sees := coflowPolicy{facts, decides.triggers, false, func(v *policies.CoflowView, out *policies.Schedule) {
+		other = clone(v)
+		out.Queues, out.Pilots = append(out.Queues, taken.Queues...), append(out.Pilots, taken.Pilots...)
+	}}
+	both := []coflowPolicy{decides, sees}
+	if facts == decides.needs {
+		both = both[:1]
 	}
-	c.coflows = append(c.coflows, c.coming[:n]...)
-	c.coming = c.coming[n:]
-	slices.SortStableFunc(c.coflows, func(a, b *coflow) int {
-		return cmp.Or(cmp.Compare(a.State.Arrival, b.State.Arrival), cmp.Compare(a.State.ID, b.State.ID))
+	var engines []*engine.Engine
+	for _, p := range both {
+		c.config.Coflow = p
+		e, err := engine.New(c.config)
+		if err != nil {
+			return err
+		}
+		engines = append(engines, e)
+	}
+	for decision := 1; ; c.rounds-- {
+		evs := c.events()
+		seen = nil
+		cmds, err := engines[0].Step(c.now, evs...)
+		if err == nil && len(engines) > 1 {
+			_, err = engines[1].Step(c.now, evs...)
+		}
+		if err == nil && seen != nil {
+			err = watch(seen, cmp.Or(other, seen), taken)
+			decision++
+		}
+		if err != nil {
+			return fmt.Errorf("decision %d: %w", decision, err)
+		}
+		if c.rounds == 0 {
+			return nil
+		}
+		c.do(cmds)
+		c.now += time.Duration(c.random.Int64N(3e9))
+		c.arrive = c.random.IntN(len(c.coming) + 1)
+	}
+}
+
+// events returns what has happened up to the current moment: hosts have reported, flows have sent and some have ended,
+// coflows have arrived, hosts are lost or back. A link has changed, so that every policy decides.
+func (c *Cluster) events() (evs []engine.Event) {
+	f, bytes := c.config.Fabric, func(most units.Bytes) units.Bytes { return units.Bytes(c.random.Int64N(int64(most) + 1)) }
+	for h := range c.lost {
+		if c.random.IntN(2) == 0 {
+			evs = append(evs, engine.Heartbeat{
+				Host: topo.HostID(h), Rx: bytes(units.GB), Tx: bytes(units.GB), Disk: &engine.DiskReport{Used: bytes(disk)},
+			})
+		}
+	}
+	if h := c.random.IntN(len(c.lost)); c.faulty && len(c.running) > 0 && c.random.IntN(2) == 0 {
+		if c.lost[h] {
+			evs = append(evs, engine.HostBack{Host: topo.HostID(h)})
+		} else {
+			evs = append(evs, engine.HostLost{Host: topo.HostID(h)})
+		}
+		c.lost[h] = !c.lost[h]
+	}
+	c.running = slices.DeleteFunc(c.running, func(x *transfer) bool {
+		ends := c.random.IntN(4)
+		switch ends {
+		case 0:
+			evs = append(evs, engine.TransferFinished{Flow: x.ID})
+		case 1:
+			x.sent += bytes(x.Size - x.sent) // possibly all, before its end is known
+			evs = append(evs, engine.TransferProgressed{Flows: []workloads.FlowID{x.ID}, Received: []units.Bytes{x.sent}})
+		}
+		return ends == 0
 	})
+	for _, x := range c.coming[:c.arrive] {
+		evs = append(evs, engine.CoflowArrived{Coflow: x})
+	}
+	c.coming = c.coming[c.arrive:]
+	l := topo.LinkID(c.random.IntN(len(f.Links())))
+	rate := f.Link(l).Rate
+	if rate -= rate / units.Rate(2+c.random.IntN(15)); c.faulty && c.random.IntN(6) == 0 {
+		rate = 0
+	}
+	return append(evs, engine.LinkChanged{Link: l, Rate: rate})
 }
 
-// Next advances to a later moment, at which coflows have arrived, flows have sent and some
-// have ended. It reports whether there is a later moment.
-func (c *Cluster) Next() bool {
-	if c.rounds == 0 {
-		return false
-	}
-	c.rounds--
-	c.cluster.Now += time.Duration(c.random.Int64N(3e9))
-	for _, x := range c.coflows {
-		for _, f := range x.flows {
-			switch c.random.IntN(4) {
-			case 0:
-				if f.Pilot && !f.ended {
-					x.PilotEnded(f.Size)
-				}
-				f.Sent, f.ended = f.Size, true
-			case 1:
-				f.Sent += units.Bytes(c.random.Int64N(int64(f.Size-f.Sent) + 1)) // possibly all, before its end is known
-			}
-		}
-	}
-	c.coflows = slices.DeleteFunc(c.coflows, func(x *coflow) bool {
-		return !slices.ContainsFunc(x.flows, func(f *flow) bool { return !f.ended })
-	})
-	c.arrive(c.random.IntN(len(c.coming) + 1))
-	return true
-}
-
-// View returns the View of the cluster for a policy with the given needs.
-func (c *Cluster) View(needs policies.Facts) *policies.CoflowView {
-	v := policies.CoflowView{Cluster: &c.cluster}
-	c.coordinator.Needs = needs
-	for _, x := range c.coflows {
-		s := x.describe(len(c.cluster.Capacity))
-		if all, pilots := c.coordinator.Shows(&x.Coflow); !all {
-			s.Flows = slices.DeleteFunc(s.Flows, func(f policies.FlowState) bool { return !pilots || !f.Pilot })
-		}
-		v.Coflows = append(v.Coflows, s)
-	}
-	return Mask(&v, needs)
-}
-
-// describe returns the coflow's state, with all fields computed from its flows.
-func (x *coflow) describe(links int) policies.CoflowState {
-	s := x.State
-	on := make([]policies.LinkState, links)
-	var ended []units.Bytes
-	for _, f := range x.flows {
-		s.Sent += f.Sent
-		s.MostSent = max(s.MostSent, f.Sent)
-		for _, l := range f.Path {
-			on[l].Begun = on[l].Begun || f.Sent > 0
-		}
-		if f.ended {
-			ended = append(ended, f.Size)
-			continue
-		}
-		shown := f.FlowState
-		shown.Remaining = max(f.Size-f.Sent, 1)
-		s.Left++
-		s.Remaining += shown.Remaining
-		s.Flows = append(s.Flows, shown)
-		for _, l := range f.Path {
-			on[l].Link = l
-			on[l].Flows++
-			on[l].Remaining += shown.Remaining
-			if f.Pilot {
-				on[l].Pilots++
-			}
-		}
-	}
-	s.Links = slices.DeleteFunc(on, func(l policies.LinkState) bool { return l.Flows == 0 })
-	slices.Sort(ended)
-	if s.Finished = len(ended); s.Finished > 0 {
-		s.Median = ended[(s.Finished-1)/2]
-	}
-	return s
-}
-
-// Take stores the queues and pilot flows of a schedule for the current View.
-func (c *Cluster) Take(s *policies.Schedule) {
-	c.coordinator.Accept(c.cluster.Now, s)
-	for i, x := range c.coflows {
-		c.coordinator.Take(s, i, &x.Coflow)
-		for _, f := range x.flows {
-			if !f.Pilot && slices.Contains(s.Pilots, f.ID) {
-				f.Pilot = true
-				x.AddPilot()
-			}
+// do starts and stops flows.
+func (c *Cluster) do(cmds []engine.Command) {
+	for _, cmd := range cmds {
+		switch cmd := cmd.(type) {
+		case engine.StartTransfer:
+			c.running = append(c.running, &transfer{Flow: cmd.Flow})
+		case engine.StopTransfer:
+			c.running = slices.DeleteFunc(c.running, func(x *transfer) bool { return x.ID == cmd.Flow })
 		}
 	}
 }
