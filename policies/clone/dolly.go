@@ -117,9 +117,3 @@ const priorWeight = 100
 func (d Dolly) Learned(straggled, judged int) float64 {
 	return (priorWeight*d.Straggle + float64(straggled)) / (priorWeight + float64(judged))
 }
-
-// JobStraggles returns the probability that a job of n tasks straggles with whole copies of the job, and with copies
-// of each task.
-func JobStraggles(n, copies int, p float64) (jobs, tasks float64) {
-	return math.Pow(1-math.Pow(1-p, float64(n)), float64(copies)), 1 - math.Pow(1-math.Pow(p, float64(copies)), float64(n))
-}

@@ -8,6 +8,12 @@ import (
 	"pgregory.net/rapid"
 )
 
+// jobStraggles returns the probability that a job of n tasks straggles with whole copies of the job, and with copies
+// of each task.
+func jobStraggles(n, copies int, p float64) (jobs, tasks float64) {
+	return math.Pow(1-math.Pow(1-p, float64(n)), float64(copies)), 1 - math.Pow(1-math.Pow(p, float64(copies)), float64(n))
+}
+
 // Copies for a risk of 5 %.
 func TestCopies(t *testing.T) {
 	sizes := []int{1, 2, 5, 10, 20, 50, 100}
@@ -27,7 +33,7 @@ func TestCopies(t *testing.T) {
 // With p = 0.1, a job of 10 tasks straggles less with copies of tasks than with copies of the job.
 func TestJobStraggles(t *testing.T) {
 	for c, want := range [][2]float64{{0.6513, 0.6513}, {0.4242, 0.0956}, {0.2763, 0.0100}, {0.1800, 0.0010}} {
-		jobs, tasks := JobStraggles(10, c+1, 0.1)
+		jobs, tasks := jobStraggles(10, c+1, 0.1)
 		if math.Abs(jobs-want[0]) > 5e-5 || math.Abs(tasks-want[1]) > 5e-5 {
 			t.Errorf("%d copies: %.4f and %.4f, want %v", c+1, jobs, tasks, want)
 		}
@@ -118,11 +124,11 @@ func TestCopiesKeepTheRisk(t *testing.T) {
 		n := rapid.IntRange(1, 1000).Draw(t, "tasks")
 		c := d.Copies(n)
 		if c < MaxCopies {
-			if _, risk := JobStraggles(n, c, d.Straggle); risk > d.Risk*(1+1e-6) {
+			if _, risk := jobStraggles(n, c, d.Straggle); risk > d.Risk*(1+1e-6) {
 				t.Errorf("%d copies of %d tasks straggle with probability %v, at most %v", c, n, risk, d.Risk)
 			}
 		}
-		if _, risk := JobStraggles(n, c-1, d.Straggle); c > 1 && c < MaxCopies && risk < d.Risk*(1-1e-6) {
+		if _, risk := jobStraggles(n, c-1, d.Straggle); c > 1 && c < MaxCopies && risk < d.Risk*(1-1e-6) {
 			t.Errorf("%d copies of %d tasks are more than needed: %d straggle with probability %v", c, n, c-1, risk)
 		}
 		more := d

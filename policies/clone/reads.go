@@ -7,33 +7,6 @@ import (
 	"time"
 )
 
-// GroupsWith returns Ψ(n, c, d): the probability that each of n tasks has at least d copies of c that do not straggle, if
-// each straggles with probability p (Dolly, section 4). It is 0 for d above c.
-func GroupsWith(n, c, d int, p float64) float64 {
-	one, term := 0., math.Pow(1-p, float64(c)) // term: exactly i of c straggle
-	for i := range c - d + 1 {
-		one += term
-		term *= p / (1 - p) * float64(c-i) / float64(i+1)
-	}
-	return math.Pow(one, float64(n))
-}
-
-// FirstStraggles returns P_CC: the probability that a job straggles of n tasks with c copies each and n tasks that fetch
-// from them with c copies each, if all copies fetch the first copy of an output (contention cloning).
-func FirstStraggles(n, c int, p float64) float64 {
-	return 1 - GroupsWith(n, c, 1, p)*math.Pow(1-math.Pow(p, float64(c)), float64(n))
-}
-
-// ExclusiveStraggles returns P_CAC: the same if the k-th copy of a task that fetches waits for the k-th copy of each
-// output (contention avoidance cloning). The paper prints Ψ(d) − Ψ(d−1), which is negative; it must be Ψ(d) − Ψ(d+1).
-func ExclusiveStraggles(n, c int, p float64) float64 {
-	ok := 0.
-	for d := 1; d <= c; d++ {
-		ok += (GroupsWith(n, c, d, p) - GroupsWith(n, c, d+1, p)) * math.Pow(1-math.Pow(p, float64(d)), float64(n))
-	}
-	return 1 - ok
-}
-
 // Copying is what was observed of copies of outputs and of those that fetch them: the input of the choice of ω, how long
 // copies that fetch wait for a copy of their own (delay assignment; Dolly, section 4.3).
 type Copying struct {

@@ -61,7 +61,7 @@ func TestBoundVectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Bound(in)
+		got, err := leastCrossing(in)
 		if err != nil || math.Abs(got-tt.bound) > 1e-9 || math.Abs(c.Cost-tt.samp) > 1e-9 {
 			t.Errorf("%s: best subset costs %v, bound %v, %v: want %v and %v", tt.name, c.Cost, got, err, tt.samp, tt.bound)
 		}
@@ -81,7 +81,7 @@ func TestBoundProperties(t *testing.T) {
 				rapid.SliceOfN(rapid.IntRange(0, in.Racks-1), 0, 3).Draw(t, "replicas"),
 			})
 		}
-		got, err := Bound(in)
+		got, err := leastCrossing(in)
 		if err != nil {
 			t.Fatal(err)
 		}

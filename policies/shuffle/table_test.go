@@ -30,7 +30,7 @@ func crossed(t *testing.T, rule Rule, racks, blocks int, sir float64) (cost, bou
 		if err != nil {
 			t.Fatal(err)
 		}
-		least, err := Bound(in)
+		least, err := leastCrossing(in)
 		if err != nil {
 			t.Fatal(err)
 		}

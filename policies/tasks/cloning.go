@@ -234,7 +234,7 @@ func (f *filler) runClones() {
 				continue
 			}
 			st := &j.Stages[stage]
-			if f.left[st.Kind] <= 0 || !f.host.Fits(st.Kind, st.Need) || !f.host.HasRoom(st.Output) {
+			if f.left[st.Kind] <= 0 || !f.fits(st) {
 				continue
 			}
 			n, here := 0, false

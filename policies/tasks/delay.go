@@ -66,27 +66,6 @@ func SkipCount(locality float64, maps, hosts, replicas int) int {
 	return int(math.Ceil(d))
 }
 
-// StickyLocality returns the expected part of node-local maps without delay scheduling, if jobs
-// of equal shares keep getting the slots that they had: 1 − (1 − 1/jobs)^(replicas·slots), with
-// a number of slots per host (FAIR report, section on sticky slots).
-func StickyLocality(jobs, slots, replicas int) float64 {
-	if jobs < 1 {
-		return 0
-	}
-	return 1 - math.Pow(1-1/float64(jobs), float64(replicas*slots))
-}
-
-// ExpectedGain returns by how much waiting shortens a task (FAIR report, section on response
-// times): (1 − e^(−wait/gap))·(penalty − gap), if local offers arrive in a Poisson process with
-// the mean gap, a job waits for one no longer than wait, and a task that is not local takes
-// longer by penalty.
-func ExpectedGain(wait, gap, penalty time.Duration) time.Duration {
-	if gap <= 0 {
-		return penalty
-	}
-	return time.Duration((1 - math.Exp(-float64(wait)/float64(gap))) * float64(penalty-gap))
-}
-
 // delayed is what delay scheduling remembers of a job.
 type delayed struct {
 	level   policies.Locality // of the most recently launched map

@@ -34,23 +34,18 @@ func (DRF) start(d *decision) queue {
 			q.add(q.of(i), st.Running, st.Need)
 		}
 	}
-	limited := jobs.Resources{CPU: 1, Memory: 1}
+	cpu, memory := true, true // every host has a capacity
 	for h := range d.v.Slots {
 		if s := &d.v.Slots[h]; !s.Lost {
 			q.totalCPU += s.Capacity.CPU
 			q.totalMemory += float64(s.Capacity.Memory)
-			if s.Capacity.CPU <= 0 {
-				limited.CPU = 0
-			}
-			if s.Capacity.Memory <= 0 {
-				limited.Memory = 0
-			}
+			cpu, memory = cpu && s.Capacity.CPU > 0, memory && s.Capacity.Memory > 0
 		}
 	}
-	if limited.CPU == 0 {
+	if !cpu {
 		q.totalCPU = 0
 	}
-	if limited.Memory == 0 {
+	if !memory {
 		q.totalMemory = 0
 	}
 	return q

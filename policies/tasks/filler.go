@@ -136,7 +136,7 @@ func (f *filler) closest(job int, k jobs.TaskKind, allowed policies.Locality) (s
 			l++
 		}
 		switch {
-		case l >= best || !f.host.Fits(k, st.Need) || !f.host.HasRoom(st.Output) || k == jobs.Reduce && !f.splitting.admits(f.decision, job):
+		case l >= best || !f.fits(st) || k == jobs.Reduce && !f.splitting.admits(f.decision, job):
 		case l > allowed && !st.Anywhere:
 			waits = true
 		default:
@@ -144,6 +144,21 @@ func (f *filler) closest(job int, k jobs.TaskKind, allowed policies.Locality) (s
 		}
 	}
 	return stage, best, waits
+}
+
+// fits reports whether the host has what a task of a stage needs.
+func (f *filler) fits(st *policies.StageState) bool {
+	return f.host.Fits(st.Kind, st.Need) && f.host.HasRoom(st.Output)
+}
+
+// take gives the host one more attempt of a stage.
+func (f *filler) take(st *policies.StageState) {
+	f.host.Add(st.Kind, st.Need)
+	if f.host.Space > 0 {
+		f.host.Space -= st.Output
+	}
+	f.total--
+	f.left[st.Kind]--
 }
 
 // launch launches a task, which counts for delay scheduling.
@@ -157,18 +172,12 @@ func (f *filler) launch(job, stage int, l policies.Locality) {
 // place launches a task without regard to delay scheduling.
 func (f *filler) place(job, stage int, l policies.Locality) {
 	st := &f.v.Jobs[job].Stages[stage]
-	k := st.Kind
 	f.a.Launch = append(f.a.Launch, policies.Launch{Job: job, Stage: stage, Locality: l})
 	f.launches[job]++
-	f.host.Add(k, st.Need)
-	if f.host.Space > 0 {
-		f.host.Space -= st.Output
-	}
-	f.total--
-	f.left[k]--
-	if k == jobs.Map && l == policies.OffRack {
+	f.take(st)
+	if st.Kind == jobs.Map && l == policies.OffRack {
 		if f.far++; f.far == f.offRack {
-			f.left[k] = 0
+			f.left[st.Kind] = 0
 		}
 	}
 	f.queue.launched(job, st)

@@ -139,7 +139,7 @@ func (f *filler) slowest(s Speculation, k jobs.TaskKind) (best jobs.TaskID, of *
 		j := &f.v.Jobs[i]
 		for n := range j.Stages {
 			st := &j.Stages[n]
-			if st.Kind != k || st.Running == 0 || !f.host.Fits(k, st.Need) || !f.host.HasRoom(st.Output) {
+			if st.Kind != k || st.Running == 0 || !f.fits(st) {
 				continue
 			}
 			var rates []float64
@@ -189,10 +189,5 @@ func (f *filler) rates(j *policies.TaskJob, stage int, progress func(*policies.A
 func (f *filler) backup(task jobs.TaskID, st *policies.StageState) {
 	f.a.Backup = append(f.a.Backup, task)
 	f.backups++
-	f.host.Add(st.Kind, st.Need)
-	if f.host.Space > 0 {
-		f.host.Space -= st.Output
-	}
-	f.total--
-	f.left[st.Kind]--
+	f.take(st)
 }

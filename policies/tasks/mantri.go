@@ -69,7 +69,7 @@ func (f *filler) slowestFor(m clone.Mantri, k jobs.TaskKind, waiting bool) (of *
 		for n := range j.Stages {
 			st := &j.Stages[n]
 			// Tasks that Dolly has cloned need no other copies.
-			if st.Kind != k || st.Running == 0 || f.cloning.each(i, n) > 1 || !f.host.Fits(k, st.Need) || !f.host.HasRoom(st.Output) {
+			if st.Kind != k || st.Running == 0 || f.cloning.each(i, n) > 1 || !f.fits(st) {
 				continue
 			}
 			var rates []float64

@@ -241,7 +241,7 @@ func (x *shuffling) wantsReduce(job int) bool {
 		intermediate[r] = float64(j.Shuffle.Intermediate[r])
 	}
 	preferred := shuffle.SARP(done, all, x.MapCompletion, intermediate, x.d.jobs[job].plan.reduces, reduces(j))
-	placed := j.Shuffle.Reduces[x.rack] + x.launched(job, jobs.Reduce)
+	placed := j.Shuffle.Reduces[x.rack] + x.d.launched(jobs.Reduce, job)
 	return placed < preferred[x.rack]
 }
 
@@ -252,17 +252,7 @@ func (x *shuffling) wantsMap(job int, near policies.Locality) bool {
 	if near < policies.OffRack || p.maps[x.rack] == 0 {
 		return p.maps[x.rack] > 0
 	}
-	return p.remote > 0 && x.d.v.Jobs[job].Shuffle.Maps[x.rack]+x.launched(job, jobs.Map) < p.maps[x.rack]
-}
-
-// launched returns the number of tasks of a job and a kind that this decision has launched.
-func (x *shuffling) launched(job int, k jobs.TaskKind) (n int) {
-	for _, l := range x.d.a.Launch {
-		if l.Job == job && x.d.v.Jobs[job].Stages[l.Stage].Kind == k {
-			n++
-		}
-	}
-	return n
+	return p.remote > 0 && x.d.v.Jobs[job].Shuffle.Maps[x.rack]+x.d.launched(jobs.Map, job) < p.maps[x.rack]
 }
 
 // option is what NASS may choose of one job.

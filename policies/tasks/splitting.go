@@ -68,7 +68,7 @@ func (s Splitting) admits(d *decision, job int) bool {
 		most = max(d.host.Total[jobs.Reduce]/s.Factor, 1)
 	}
 	n := countOn(&d.v.Jobs[job], d.v.Host, func(x *policies.AttemptState) bool { return x.Kind == jobs.Reduce && x.Phase != policies.Computing })
-	return n+d.reducesLaunched(func(j int) bool { return j == job }) < most
+	return n+d.launched(jobs.Reduce, job) < most
 }
 
 // mapping reports whether a job has maps that have not ended.
@@ -80,17 +80,8 @@ func mapping(j *policies.TaskJob) bool {
 func (s Splitting) ofUser(d *decision, user string) (n int) {
 	for i := range d.v.Jobs {
 		if d.v.Jobs[i].User == user {
+			n += d.launched(jobs.Reduce, i)
 			n += countOn(&d.v.Jobs[i], d.v.Host, func(x *policies.AttemptState) bool { return x.Kind == jobs.Reduce })
-		}
-	}
-	return n + d.reducesLaunched(func(j int) bool { return d.v.Jobs[j].User == user })
-}
-
-// reducesLaunched returns the number of reduces of matching jobs that this decision has launched.
-func (d *decision) reducesLaunched(match func(job int) bool) (n int) {
-	for _, x := range d.a.Launch {
-		if d.v.Jobs[x.Job].Stages[x.Stage].Kind == jobs.Reduce && match(x.Job) {
-			n++
 		}
 	}
 	return n

@@ -159,6 +159,9 @@ func (q *fair) killKind(k jobs.TaskKind, need, most int) (kills int) {
 	var victims []victim
 	pools, byJob := q.d.a.Ints(len(q.pools)), q.d.a.Ints(len(q.d.v.Jobs))
 	for i := range q.d.v.Jobs {
+		n := q.d.launched(k, i)
+		pools[q.of(i)] += n
+		byJob[i] += n
 		for j := range q.d.v.Jobs[i].Running {
 			switch x := &q.d.v.Jobs[i].Running[j]; {
 			case x.Kind != k:
@@ -169,12 +172,6 @@ func (q *fair) killKind(k jobs.TaskKind, need, most int) (kills int) {
 				pools[q.of(i)]++
 				byJob[i]++
 			}
-		}
-	}
-	for _, x := range q.d.a.Launch {
-		if q.d.v.Jobs[x.Job].Stages[x.Stage].Kind == k {
-			pools[q.of(x.Job)]++
-			byJob[x.Job]++
 		}
 	}
 	if need = min(need, most); need <= 0 {

@@ -234,25 +234,7 @@ func TestClosestOfStages(t *testing.T) {
 	}
 }
 
-// POLICIES, vectors of the FAIR family, 7 and 8, and the numbers of skips.
-func TestFormulas(t *testing.T) {
-	for _, tt := range []struct {
-		jobs, slots, replicas int
-		want                  float64
-	}{{5, 1, 3, 0.488}, {10, 1, 3, 0.271}, {5, 4, 3, 0.931}, {10, 4, 3, 0.718}, {20, 4, 3, 0.460}, {50, 4, 3, 0.215}, {1, 1, 1, 1}, {0, 1, 1, 0}} {
-		if got := StickyLocality(tt.jobs, tt.slots, tt.replicas); math.Abs(got-tt.want) > 0.0005 {
-			t.Errorf("StickyLocality(%d, %d, %d) = %.4f, want %.3f", tt.jobs, tt.slots, tt.replicas, got, tt.want)
-		}
-	}
-	s := time.Second
-	for _, tt := range []struct {
-		wait, gap, penalty time.Duration
-		want               float64
-	}{{10 * s, 5 * s, 20 * s, 12.97}, {10 * s, 20 * s, 5 * s, -5.90}, {0, 5 * s, 20 * s, 0}, {10 * s, 0, 20 * s, 20}} {
-		if got := ExpectedGain(tt.wait, tt.gap, tt.penalty); math.Abs(got.Seconds()-tt.want) > 0.005 {
-			t.Errorf("ExpectedGain(%v, %v, %v) = %v, want %v s", tt.wait, tt.gap, tt.penalty, got, tt.want)
-		}
-	}
+func TestSkipCount(t *testing.T) {
 	for _, tt := range []struct {
 		locality              float64
 		maps, hosts, replicas int

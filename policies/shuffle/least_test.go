@@ -6,14 +6,14 @@ import (
 	"testbed/topo/units"
 )
 
-// Bound returns the least bytes across racks of any assignment of blocks to racks, if reduces follow the data as
+// leastCrossing returns the least bytes across racks of any assignment of blocks to racks, if reduces follow the data as
 // SARP places them. SAMP costs more: it spreads the blocks of a set over its racks, and shuffles between racks
 // are least if few racks have them. It returns all errors of the input; the racks are limited as for BestSubset.
 //
 // The cost falls by the squares of the loads, and so is least at an end of what is possible: some racks have all
 // blocks that they store, one rack takes the blocks of all others, and blocks with a choice are on the first such
 // rack of an order that begins with that one. So the best set of racks is the best smaller one and its last rack.
-func Bound(in Input) (float64, error) {
+func leastCrossing(in Input) (float64, error) {
 	if err := in.check(BestSubset); err != nil {
 		return 0, err
 	}
