@@ -290,7 +290,7 @@ func (e Entry) read(params map[string]any) (Values, []error) {
 		return v, []error{ParamError{where, fmt.Errorf("%s: a part has this parameter: write %s", where, text)}}
 	}
 	for _, given := range slices.Sorted(maps.Keys(params)) {
-		i := slices.IndexFunc(e.Params, func(p Param) bool { return p.Name == given })
+		i := e.param(given)
 		switch {
 		case i < 0 && len(known) == 0:
 			errs = append(errs, ParamError{given, fmt.Errorf("unknown parameter %q (it has no parameters)", given)})
@@ -311,6 +311,11 @@ func (e Entry) read(params map[string]any) (Values, []error) {
 		errs = e.Check(v)
 	}
 	return v, errs
+}
+
+// param returns the index of a parameter; -1 if there is none of that name.
+func (e Entry) param(name string) int {
+	return slices.IndexFunc(e.Params, func(p Param) bool { return p.Name == name })
 }
 
 // each returns the errors that err joins, or err alone, or none.
@@ -334,7 +339,7 @@ func (p Param) parse(given any) (any, error) {
 		}
 		return nil, fmt.Errorf("%v: must be true or false", shown(given))
 	case Whole:
-		if n, ok := whole(given); ok && n >= p.Min && n <= p.Max {
+		if n, ok := whole(given); ok && p.within(n) {
 			return n, nil
 		}
 		return nil, fmt.Errorf("%v: must be a whole number from %d to %d%s", shown(given), p.Min, p.Max, p.unit())
@@ -351,7 +356,7 @@ func (p Param) parse(given any) (any, error) {
 		if s, isSize := given.(units.Bytes); isSize {
 			size, ok = s, true
 		}
-		if ok && int64(size) >= p.Min && int64(size) <= p.Max {
+		if ok && p.within(int64(size)) {
 			return size, nil
 		}
 		return nil, fmt.Errorf(`%v: expected a size such as "64MB"`, shown(given))
@@ -361,14 +366,14 @@ func (p Param) parse(given any) (any, error) {
 		}
 		return nil, fmt.Errorf("%v: must be a number from %v to %v%s", shown(given), p.Low, p.High, p.unit())
 	case Duration:
-		if d, ok := duration(given); ok && int64(d) >= p.Min && int64(d) <= p.Max {
+		if d, ok := duration(given); ok && p.within(int64(d)) {
 			return d, nil
 		}
 		return nil, fmt.Errorf(`%v: expected a duration such as "8ms", from %v to %v`, shown(given), time.Duration(p.Min), time.Duration(p.Max))
 	case Durations:
 		list, ok := durations(given)
 		for _, d := range list {
-			ok = ok && int64(d) >= p.Min && int64(d) <= p.Max
+			ok = ok && p.within(int64(d))
 		}
 		if !ok || len(list) > p.Most {
 			return nil, fmt.Errorf(`%v: expected a duration from %v to %v, or up to %d such as "2s,8ms"`, shown(given), time.Duration(p.Min), time.Duration(p.Max), p.Most)
@@ -380,7 +385,7 @@ func (p Param) parse(given any) (any, error) {
 		}
 		list, also := words.Or(p.Choices), ""
 		if p.Durations {
-			if d, ok := duration(given); ok && int64(d) >= p.Min && int64(d) <= p.Max {
+			if d, ok := duration(given); ok && p.within(int64(d)) {
 				return d, nil
 			}
 			list, also = strings.Join(p.Choices, ", "), fmt.Sprintf(` or a duration such as "8ms", from %v to %v`, time.Duration(p.Min), time.Duration(p.Max))
@@ -434,6 +439,9 @@ func (p Param) parse(given any) (any, error) {
 		return nil, fmt.Errorf("parameter of unknown type %q", p.Type)
 	}
 }
+
+// within reports whether a number is within the bounds.
+func (p Param) within(n int64) bool { return n >= p.Min && n <= p.Max }
 
 // Values returns a short description of the parameter's values.
 func (p Param) Values() string {

@@ -76,7 +76,7 @@ func (e Entry) composed(params map[string]any) (first, text string) {
 	own, with := map[string]any{"name": e.Name}, map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		part, param := "", ""
-		if !slices.ContainsFunc(e.Params, func(p Param) bool { return p.Name == name }) {
+		if e.param(name) < 0 {
 			part, param = partOf(e.Params[at].Parts, name, params[name])
 		}
 		if part == "" {
@@ -112,11 +112,8 @@ func (e Entry) composed(params map[string]any) (first, text string) {
 // partOf returns the part to which a parameter outside of the parts belongs, and its name there; "" if it is the part
 // itself, or if there is none.
 func partOf(parts []Entry, name string, value any) (part, param string) {
-	has := func(e Entry, name string) bool {
-		return slices.ContainsFunc(e.Params, func(p Param) bool { return p.Name == name })
-	}
 	for _, e := range parts {
-		if has(e, name) {
+		if e.param(name) >= 0 {
 			return e.Name, name
 		}
 	}
@@ -129,7 +126,7 @@ func partOf(parts []Entry, name string, value any) (part, param string) {
 			return name, ""
 		}
 		before, after, _ := strings.Cut(name, "_")
-		if prefix := before == e.Name || slices.Contains(first.Choices, before) || e.Name == "cloning" && before == "clone"; prefix && has(e, after) {
+		if prefix := before == e.Name || slices.Contains(first.Choices, before) || e.Name == "cloning" && before == "clone"; prefix && e.param(after) >= 0 {
 			return e.Name, after
 		}
 	}

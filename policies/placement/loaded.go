@@ -27,7 +27,7 @@ func (LeastLoaded) Needs() policies.Facts { return policies.LinkLoad | policies.
 
 // Place implements policies.Placer.
 func (p LeastLoaded) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
-	return byEstimate("least-loaded", p.Steering, p.Estimate, v, b, rng, 0)
+	return p.byLoads("least-loaded", v, b, rng, p.Estimate.check(), p.estimate, 0)
 }
 
 // PowerOfTwo draws two candidates for each choice and takes the one with more residual
@@ -45,17 +45,19 @@ func (PowerOfTwo) Needs() policies.Facts { return policies.LinkLoad | policies.D
 
 // Place implements policies.Placer.
 func (p PowerOfTwo) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
-	return byEstimate("power-of-two", p.Steering, p.Estimate, v, b, rng, 2)
+	return p.byLoads("power-of-two", v, b, rng, p.Estimate.check(), p.estimate, 2)
 }
 
-// byEstimate places a block by the load estimates. It compares the given number of
-// candidates for each choice; 0 compares all.
-func byEstimate(name string, s Steering, e Estimate, v *policies.PlacementView, b workloads.Block, rng *rand.Rand, candidates int) ([]topo.HostID, error) {
-	if err := errors.Join(check(v, b), s.check(), e.check()); err != nil {
+// byLoads places a block by loads, unless a setting is bad. It compares the given number of candidates for each choice;
+// 0 compares all.
+func (s Steering) byLoads(name string, v *policies.PlacementView, b workloads.Block, rng *rand.Rand, bad error,
+	find func(*policies.PlacementView) (*loads, error), candidates int,
+) ([]topo.HostID, error) {
+	if err := errors.Join(check(v, b), s.check(), bad); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	order := shuffled(v, rng)
-	l, err := e.estimate(v)
+	l, err := find(v)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -77,13 +79,5 @@ func (Oracle) Needs() policies.Facts {
 
 // Place implements policies.Placer.
 func (p Oracle) Place(v *policies.PlacementView, b workloads.Block, rng *rand.Rand) ([]topo.HostID, error) {
-	if err := errors.Join(check(v, b), p.check()); err != nil {
-		return nil, fmt.Errorf("oracle: %w", err)
-	}
-	order := shuffled(v, rng)
-	l, err := trueLoads(v)
-	if err != nil {
-		return nil, fmt.Errorf("oracle: %w", err)
-	}
-	return p.steer(v, b, order, criteria{loads: l, wholePath: true})
+	return p.byLoads("oracle", v, b, rng, nil, trueLoads, 0)
 }

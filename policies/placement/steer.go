@@ -207,23 +207,29 @@ func (s *selection) byHosts() bool {
 
 // best returns the eligible host with the most expected capacity, −1 without any.
 func (s *selection) best(eligible func(topo.HostID) bool) topo.HostID {
-	best, most, seen, at := topo.HostID(-1), units.Rate(0), 0, s.nextHost
-	for range s.order {
-		h := s.order[at]
-		if at++; at == len(s.order) {
+	return bestOf(s, s.order, &s.nextHost, func(h topo.HostID) bool { return s.fit[h] && eligible(h) }, s.expected)
+}
+
+// bestOf returns the one with the most expected capacity of candidates that are eligible, from next on in a list, −1
+// without any. The next comparison begins after them.
+func bestOf[T ~int](s *selection, list []T, next *int, eligible func(T) bool, expected func(T) units.Rate) T {
+	best, most, seen, at := T(-1), units.Rate(0), 0, *next
+	for range list {
+		x := list[at]
+		if at++; at == len(list) {
 			at = 0
 		}
-		if !s.fit[h] || !eligible(h) {
+		if !eligible(x) {
 			continue
 		}
 		if seen++; s.candidates == 1 {
-			return h
+			return x
 		}
-		if rate := s.expected(h); best < 0 || rate > most {
-			best, most = h, rate
+		if rate := expected(x); best < 0 || rate > most {
+			best, most = x, rate
 		}
 		if seen == s.candidates {
-			s.nextHost = at
+			*next = at
 			break
 		}
 	}
@@ -269,27 +275,10 @@ func (s *selection) byRacks(skipHome bool) bool {
 // bestRack returns the rack with the most expected capacity that has room for its
 // replicas, −1 without any.
 func (s *selection) bestRack(racks []topo.RackID, count []int) topo.RackID {
-	best, most, seen, at := topo.RackID(-1), units.Rate(0), 0, s.nextRack
-	for range racks {
-		r := racks[at]
-		if at++; at == len(racks) {
-			at = 0
-		}
-		if n := s.perRack(r); n == 0 || count[r] < n {
-			continue
-		}
-		if seen++; s.candidates == 1 {
-			return r
-		}
-		if rate := s.expectedIn(r, s.perRack(r)); best < 0 || rate > most {
-			best, most = r, rate
-		}
-		if seen == s.candidates {
-			s.nextRack = at
-			break
-		}
-	}
-	return best
+	return bestOf(s, racks, &s.nextRack, func(r topo.RackID) bool {
+		n := s.perRack(r)
+		return n > 0 && count[r] >= n
+	}, func(r topo.RackID) units.Rate { return s.expectedIn(r, s.perRack(r)) })
 }
 
 // expectedIn returns the expected capacity of a rack for n more replicas. Of the whole path,
