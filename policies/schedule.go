@@ -105,7 +105,7 @@ type Schedule struct {
 	// Latency is the time until the rate caps of the decision take effect, at least.
 	Latency time.Duration
 
-	scratch scratch
+	scratch
 }
 
 // Reset empties the schedule and keeps its memory for the next decision.
@@ -114,6 +114,13 @@ func (s *Schedule) Reset() {
 	s.Watch, s.WatchMost = s.Watch[:0], s.WatchMost[:0]
 	s.Wake, s.Err, s.Answer, s.Latency = 0, nil, nil, 0
 	s.scratch.reset()
+}
+
+// Serve appends a step that serves coflows by a rule, unless there are none.
+func (s *Schedule) Serve(rule Rule, coflows []int) {
+	if len(coflows) > 0 {
+		s.Steps = append(s.Steps, Step{Coflows: coflows, Rule: rule})
+	}
 }
 
 // Step serves some coflows by a rule, from the residual capacity: what the steps before
@@ -228,25 +235,26 @@ func (s *Schedule) Order(n int) []int {
 	return o
 }
 
-// Ints returns a zeroed scratch slice of length n that is valid until the next Reset.
-// Repeated use does not allocate.
-func (s *Schedule) Ints(n int) []int { return take(&s.scratch.ints, n) }
-
-// Counts is like Ints, with elements of 64 bits.
-func (s *Schedule) Counts(n int) []int64 { return take(&s.scratch.counts, n) }
-
-// Words is like Ints, for bit sets.
-func (s *Schedule) Words(n int) []uint64 { return take(&s.scratch.words, n) }
-
-// Floats is like Ints, with floating-point elements.
-func (s *Schedule) Floats(n int) []float64 { return take(&s.scratch.floats, n) }
-
+// scratch is memory for one decision.
 type scratch struct {
 	ints   arena[int]
 	counts arena[int64]
 	words  arena[uint64]
 	floats arena[float64]
 }
+
+// Ints returns a zeroed scratch slice of length n that is valid until the next Reset.
+// Repeated use does not allocate.
+func (s *scratch) Ints(n int) []int { return take(&s.ints, n) }
+
+// Counts is like Ints, with elements of 64 bits.
+func (s *scratch) Counts(n int) []int64 { return take(&s.counts, n) }
+
+// Words is like Ints, for bit sets.
+func (s *scratch) Words(n int) []uint64 { return take(&s.words, n) }
+
+// Floats is like Ints, with floating-point elements.
+func (s *scratch) Floats(n int) []float64 { return take(&s.floats, n) }
 
 func (s *scratch) reset() {
 	s.ints.reset()

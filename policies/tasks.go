@@ -396,7 +396,7 @@ type Assignment struct {
 	Answer  []byte
 	Latency time.Duration
 
-	scratch scratch
+	scratch
 }
 
 // Launch starts the pending task with the lowest index of a stage at this distance, which must not
@@ -413,16 +413,3 @@ func (a *Assignment) Reset() {
 	a.Err, a.Answer, a.Latency = nil, nil, 0
 	a.scratch.reset()
 }
-
-// Ints returns a zeroed scratch slice of length n that is valid until the next Reset.
-// Repeated use does not allocate.
-func (a *Assignment) Ints(n int) []int { return take(&a.scratch.ints, n) }
-
-// Counts is like Ints, with elements of 64 bits.
-func (a *Assignment) Counts(n int) []int64 { return take(&a.scratch.counts, n) }
-
-// Words is like Ints, with unsigned elements.
-func (a *Assignment) Words(n int) []uint64 { return take(&a.scratch.words, n) }
-
-// Floats is like Ints, with floating-point elements.
-func (a *Assignment) Floats(n int) []float64 { return take(&a.scratch.floats, n) }

@@ -72,10 +72,7 @@ func (a Aalo) serve(v *policies.CoflowView, s *policies.Schedule) {
 	o := order(v, s, s.Queues, s.Queues, a.FIFO)
 	if a.Weighted {
 		weight := func(q int) float64 { return float64(max(a.Count-q, 1)) }
-		sum := 0.0
-		perQueue(o, s.Queues, func(q int, _ []int) { sum += weight(q) })
-		perQueue(o, s.Queues, func(q int, coflows []int) {
-			s.Budgets = append(s.Budgets, weight(q)/sum)
+		weighted(s, o, s.Queues, weight, func(coflows []int) {
 			each(s, coflows, policies.Step{Rule: rule, Budget: len(s.Budgets)})
 		})
 		rule = policies.MaxMin // any coflow may use the rest

@@ -27,9 +27,7 @@ func (Fair) New() policies.CoflowInstance { return Fair{} }
 
 // Decide serves all coflows in one step.
 func (Fair) Decide(v *policies.CoflowView, s *policies.Schedule) {
-	if len(v.Coflows) > 0 {
-		s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.Free})
-	}
+	s.Serve(policies.Free, s.Order(len(v.Coflows)))
 }
 
 // EqualShare gives every flow the smallest of its equal shares of the links on its path.
@@ -49,7 +47,5 @@ func (EqualShare) New() policies.CoflowInstance { return EqualShare{} }
 
 // Decide serves all coflows in one step.
 func (EqualShare) Decide(v *policies.CoflowView, s *policies.Schedule) {
-	if len(v.Coflows) > 0 {
-		s.Steps = append(s.Steps, policies.Step{Coflows: s.Order(len(v.Coflows)), Rule: policies.EqualSplit})
-	}
+	s.Serve(policies.EqualSplit, s.Order(len(v.Coflows)))
 }

@@ -221,9 +221,9 @@ func bottleneck(v *policies.CoflowView, c *policies.CoflowState) quotient {
 func (h Sharing) share(s *policies.Schedule, order []int, n int) {
 	switch h.Allocation {
 	case MADD:
-		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.MADD})
+		s.Serve(policies.MADD, order)
 	case Greedy:
-		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy})
+		s.Serve(policies.Greedy, order)
 		return // no capacity is left
 	case EqualSplit, MaxMin:
 		rule := policies.EqualSplit
@@ -235,19 +235,19 @@ func (h Sharing) share(s *policies.Schedule, order []int, n int) {
 			if h.Priorities > 0 && next >= h.Priorities {
 				next = len(order)
 			}
-			s.Steps = append(s.Steps, policies.Step{Coflows: order[i:next], Rule: rule})
+			s.Serve(rule, order[i:next])
 			i = next
 		}
 	}
 	switch h.Backfill {
 	case TopUp:
-		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy})
+		s.Serve(policies.Greedy, order)
 	case TopUpServed:
 		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy, Only: policies.Served})
 	case Proportional:
-		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Proportional})
+		s.Serve(policies.Proportional, order)
 	case FairShare:
-		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.EqualSplit, Only: policies.Skipped},
-			policies.Step{Coflows: s.Order(n), Rule: policies.Greedy})
+		s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.EqualSplit, Only: policies.Skipped})
+		s.Serve(policies.Greedy, s.Order(n))
 	}
 }

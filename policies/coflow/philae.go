@@ -283,14 +283,11 @@ func (p Philae) serveQueues(v *policies.CoflowView, s *policies.Schedule, queue 
 	several := queue[o[0]] != queue[o[len(o)-1]]
 	if several && !p.Strict {
 		weight := func(q int) float64 { return math.Pow(max(p.Weight, 1), float64(queue[o[0]]-q)) }
-		sum := 0.0
-		perQueue(o, queue, func(q int, _ []int) { sum += weight(q) })
-		perQueue(o, queue, func(q int, coflows []int) {
-			s.Budgets = append(s.Budgets, weight(q)/sum)
+		weighted(s, o, queue, weight, func(coflows []int) {
 			s.Steps = append(s.Steps, policies.Step{Coflows: coflows, Rule: rule, Budget: len(s.Budgets)})
 		})
 	} else if p.Equal {
-		s.Steps = append(s.Steps, policies.Step{Coflows: o, Rule: rule})
+		s.Serve(rule, o)
 	}
-	s.Steps = append(s.Steps, policies.Step{Coflows: o, Rule: policies.Greedy})
+	s.Serve(policies.Greedy, o)
 }

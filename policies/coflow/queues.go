@@ -112,6 +112,16 @@ func perQueue(o, queue []int, serve func(q int, coflows []int)) {
 	}
 }
 
+// weighted calls serve for each queue that has coflows, whose budget is the newest: its part of the weights of these queues.
+func weighted(s *policies.Schedule, o, queue []int, weight func(q int) float64, serve func(coflows []int)) {
+	sum := 0.0
+	perQueue(o, queue, func(q int, _ []int) { sum += weight(q) })
+	perQueue(o, queue, func(q int, coflows []int) {
+		s.Budgets = append(s.Budgets, weight(q)/sum)
+		serve(coflows)
+	})
+}
+
 // product returns a·b/c of nonnegative numbers, rounded down, at most math.MaxInt64. It is
 // 0 if c is 0.
 func product(a, b, c int64) int64 {

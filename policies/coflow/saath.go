@@ -124,11 +124,8 @@ func (a Saath) Decide(v *policies.CoflowView, s *policies.Schedule) {
 		}
 		return cmp.Or(cmp.Compare(queue[x], queue[y]), cmp.Compare(contention[x], contention[y]), cmp.Compare(x, y))
 	})
-	if len(o) == 0 {
-		return
-	}
-	s.Steps = append(s.Steps, policies.Step{Coflows: o, Rule: policies.SlowestRate})
-	if a.Conserve {
+	s.Serve(policies.SlowestRate, o)
+	if a.Conserve && len(o) > 0 {
 		s.Steps = append(s.Steps, policies.Step{Coflows: o, Rule: policies.Greedy, Only: policies.Skipped})
 	}
 }

@@ -100,28 +100,26 @@ func (p SEBF) Decide(v *policies.CoflowView, s *policies.Schedule) {
 	})
 	rank(v, s, late, Bottleneck, p.Initial)
 	rank(v, s, rejected, Bottleneck, p.Initial)
-	step := func(coflows []int, rule policies.Rule, only policies.Only) {
-		if len(coflows) > 0 {
-			s.Steps = append(s.Steps, policies.Step{Coflows: coflows, Rule: rule, Only: only})
-		}
-	}
 	for k, i := range inTime {
 		s.Steps = append(s.Steps, policies.Step{Coflows: inTime[k : k+1], Rule: policies.MADD, Within: p.Deadline.left(v, &v.Coflows[i])})
 	}
 	// Coflows that cannot meet their deadline get the residual capacity first: as early as
 	// they can if the estimate was too low or rounded, and whatever moves if a link is down.
-	step(inTime, policies.MADD, policies.Skipped)
-	step(inTime, policies.Greedy, policies.Skipped)
-	step(late, policies.MADD, policies.Everyone)
-	step(late, policies.Greedy, policies.Everyone)
+	for _, rule := range []policies.Rule{policies.MADD, policies.Greedy} {
+		if len(inTime) > 0 {
+			s.Steps = append(s.Steps, policies.Step{Coflows: inTime, Rule: rule, Only: policies.Skipped})
+		}
+	}
+	s.Serve(policies.MADD, late)
+	s.Serve(policies.Greedy, late)
 	serveRejected := func() {
-		step(rejected, policies.MADD, policies.Everyone)
-		step(rejected, policies.Greedy, policies.Everyone)
+		s.Serve(policies.MADD, rejected)
+		s.Serve(policies.Greedy, rejected)
 	}
 	if !p.Deadline.RejectedLast {
 		serveRejected()
 	}
-	step(inTime, policies.Greedy, policies.Everyone)
+	s.Serve(policies.Greedy, inTime)
 	if p.Deadline.RejectedLast {
 		serveRejected()
 	}

@@ -42,5 +42,5 @@ func (p SmallestFirst) Decide(v *policies.CoflowView, s *policies.Schedule) {
 		x, y := &v.Coflows[a], &v.Coflows[b]
 		return cmp.Or(cmp.Compare(max(x.Remaining, p.Least), max(y.Remaining, p.Least)), cmp.Compare(x.ID, y.ID))
 	})
-	s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy})
+	s.Serve(policies.Greedy, order)
 }

@@ -35,7 +35,7 @@ func (SmallestFirst) Decide(v *policies.CoflowView, s *policies.Schedule) {
 		x, y := &v.Coflows[a], &v.Coflows[b]
 		return cmp.Or(cmp.Compare(x.Remaining, y.Remaining), cmp.Compare(x.ID, y.ID))
 	})
-	s.Steps = append(s.Steps, policies.Step{Coflows: order, Rule: policies.Greedy})
+	s.Serve(policies.Greedy, order)
 }
 
 // end
