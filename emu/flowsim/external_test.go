@@ -66,7 +66,7 @@ func TestExamplesOnTrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := external.Coflow(settings(t))
-			p, err := outside.Start(t.Context(), s.Outside(), outside.Options{Dir: "../../policies/external/python", Read: safefile.Read})
+			p, err := outside.Start(t.Context(), &s.Policy, outside.Options{Dir: "../../policies/external/python", Read: safefile.Read})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -329,8 +329,8 @@ func (t *trial) engine(after func() (int, error), open func(*external.Policy) er
 		decide = append(decide, tasks.Scheduler)
 	}
 	for _, p := range decide {
-		if outside, ok := p.(interface{ Outside() *external.Policy }); ok {
-			if err := open(outside.Outside()); err != nil {
+		if outside := external.Of(p); outside != nil {
+			if err := open(outside); err != nil {
 				return nil, err
 			}
 		}

@@ -30,18 +30,16 @@ type CheckOptions struct {
 	Progress func(cluster int)
 }
 
-// TaskDecisions is the number of decisions of each cluster at which a task scheduler is tested.
-const TaskDecisions = 12
+// taskDecisions is the number of decisions of each cluster at which a task scheduler is tested.
+const taskDecisions = 12
 
 // Checked is the result of a test of the contract of package policies.
 type Checked struct {
-	Role      string        `json:"role"`
-	Policy    string        `json:"policy"`
-	Clusters  int           `json:"clusters"`
-	Decisions int           `json:"decisions"`
-	P50       time.Duration `json:"p50_ns"` // of the times of decisions, each with its conversation
-	P99       time.Duration `json:"p99_ns"`
-	Most      time.Duration `json:"max_ns"`
+	Role      string `json:"role"`
+	Policy    string `json:"policy"`
+	Clusters  int    `json:"clusters"`
+	Decisions int    `json:"decisions"`
+	Times
 	// Problem is how it breaks the contract, in the smallest of the clusters; "" if it does not.
 	Problem string          `json:"problem,omitempty"`
 	Failed  int             `json:"failed_clusters"`
@@ -91,10 +89,7 @@ func Check(ctx context.Context, p Policy, o CheckOptions) (*Checked, error) {
 			break // others would wait as long
 		}
 	}
-	out.Decisions = len(w.times)
-	var t Compared
-	t.times(w.times)
-	out.P50, out.P99, out.Most = t.P50, t.P99, t.Most
+	out.Decisions, out.Times = len(w.times), timesOf(w.times)
 	return out, nil
 }
 
@@ -122,19 +117,19 @@ type instance struct {
 
 // probe begins a conversation, to learn what the policy needs.
 func (w *watched) probe() error {
-	o, ok := w.made.(interface{ Outside() *external.Policy })
-	if !ok {
+	o := external.Of(w.made)
+	if o == nil {
 		return nil
 	}
 	f, err := topo.LeafSpine{Leaves: 1, HostsPerLeaf: 2, HostLink: 1e9, Queue: topo.Queue{Time: time.Millisecond}, MTU: 1500}.Build()
 	if err != nil {
 		return err
 	}
-	talk, err := w.policy.open(w.ctx, o.Outside(), f, w.seed)
+	talk, err := w.policy.open(w.ctx, o, f, w.seed)
 	if err != nil {
 		return err
 	}
-	w.hello = bytes.Clone(o.Outside().Hello())
+	w.hello = bytes.Clone(o.Hello())
 	return talk.Close()
 }
 
@@ -148,7 +143,7 @@ func (w *watched) cluster(n int, byID bool) error {
 		}
 		return policytest.CheckScheduler(watchedCoflow{w, p}, c, other)
 	case policies.TaskScheduler:
-		return policytest.CheckTasks(watchedTasks{w, p}, policytest.TaskClusters().Example(n), policytest.TaskClusters().Example(n+1), TaskDecisions)
+		return policytest.CheckTasks(watchedTasks{w, p}, policytest.TaskClusters().Example(n), policytest.TaskClusters().Example(n+1), taskDecisions)
 	case policies.Batcher:
 		return policytest.PlacerCases().Example(n).Check(watchedBatcher{watchedPlacer{w, p}, p})
 	case policies.Placer:
@@ -252,7 +247,7 @@ type coflowInstance struct{ instance }
 func (x *coflowInstance) Decide(v *policies.CoflowView, out *policies.Schedule) {
 	x.answer(coflowView{CoflowView: v}, nil, v.Fabric, func(s *Subject) ([]byte, error) {
 		s.coflow.Decide(v, out)
-		return external.AppendSchedule(nil, out), out.Err
+		return external.FormatSchedule(out), out.Err
 	})
 }
 
@@ -265,7 +260,7 @@ type watchedTasks struct {
 // New implements policies.TaskScheduler.
 func (p watchedTasks) New() policies.TaskInstance {
 	x := &taskInstance{instance{of: p.w}}
-	if _, outside := p.TaskScheduler.(interface{ Outside() *external.Policy }); outside {
+	if external.Of(p.TaskScheduler) != nil {
 		return x
 	}
 	own := p.TaskScheduler.New()
@@ -282,7 +277,7 @@ type taskInstance struct{ instance }
 func (x *taskInstance) Assign(v *policies.TaskView, out *policies.Assignment) {
 	x.answer(shownTasks(v), nil, v.Fabric, func(s *Subject) ([]byte, error) {
 		s.tasks.Assign(v, out)
-		return external.AppendAssignment(nil, v, out), out.Err
+		return external.FormatAssignment(v, out), out.Err
 	})
 }
 
@@ -317,7 +312,7 @@ func (p watchedPlacer) Place(v *policies.PlacementView, b workloads.Block, rng *
 		if hosts, err = s.place.Place(v, b, rng); errors.As(err, &policies.OutsideError{}) {
 			return nil, err
 		}
-		return external.AppendPlacement(nil, hosts, err), nil
+		return external.FormatPlacement(hosts, err), nil
 	})
 	if p.w.failed != nil {
 		err = p.w.failed

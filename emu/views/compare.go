@@ -13,12 +13,10 @@ import (
 
 // Compared compares the answers of a policy with the recorded ones.
 type Compared struct {
-	Recorded Header        `json:"recorded"`
-	Views    int           `json:"views"`
-	Equal    int           `json:"equal"`
-	P50      time.Duration `json:"p50_ns"` // of the times of decisions, each with its conversation
-	P99      time.Duration `json:"p99_ns"`
-	Most     time.Duration `json:"max_ns"`
+	Recorded Header `json:"recorded"`
+	Views    int    `json:"views"`
+	Equal    int    `json:"equal"`
+	Times
 	// First is the first difference; nil if there is none.
 	First *Difference `json:"first_difference,omitempty"`
 }
@@ -52,7 +50,7 @@ func Compare(ctx context.Context, r *Reader, p Policy) (out *Compared, err error
 	}
 	out = &Compared{Recorded: r.Header}
 	var times []time.Duration
-	defer func() { out.times(times) }()
+	defer func() { out.Times = timesOf(times) }()
 	for {
 		d, err := r.Next(ctx)
 		if d == nil || err != nil {
@@ -74,10 +72,17 @@ func Compare(ctx context.Context, r *Reader, p Policy) (out *Compared, err error
 	}
 }
 
-func (t *Compared) times(all []time.Duration) {
+// Times are those of decisions, each with its conversation.
+type Times struct {
+	P50  time.Duration `json:"p50_ns"`
+	P99  time.Duration `json:"p99_ns"`
+	Most time.Duration `json:"max_ns"`
+}
+
+func timesOf(all []time.Duration) (t Times) {
 	if slices.Sort(all); len(all) == 0 {
-		return
+		return t
 	}
 	at := func(percent int) time.Duration { return all[(percent*len(all)+99)/100-1] }
-	t.P50, t.P99, t.Most = at(50), at(99), at(100)
+	return Times{at(50), at(99), at(100)}
 }

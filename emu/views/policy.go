@@ -45,11 +45,11 @@ func (p Policy) Start(ctx context.Context, f *topo.Fabric, seed uint64) (_ *Subj
 	if err != nil {
 		return nil, err
 	}
-	if o, ok := made.(interface{ Outside() *external.Policy }); ok {
-		if s.talk, err = p.open(ctx, o.Outside(), f, seed); err != nil {
+	if o := external.Of(made); o != nil {
+		if s.talk, err = p.open(ctx, o, f, seed); err != nil {
 			return nil, err
 		}
-		s.hello = o.Outside().Hello()
+		s.hello = o.Hello()
 	}
 	switch made := made.(type) {
 	case policies.CoflowScheduler:
@@ -96,35 +96,29 @@ func (s *Subject) Close() error {
 
 // Answer returns the answer to a view without what the policy does not need, in the form of package external, and the
 // time that it took.
-func (s *Subject) Answer(d *Decision, seed uint64) ([]byte, time.Duration, error) {
-	began := time.Now()
-	took := func() time.Duration { return time.Since(began) }
+func (s *Subject) Answer(d *Decision, seed uint64) (answer []byte, took time.Duration, err error) {
 	switch {
 	case s.coflow != nil:
-		v := policytest.Mask(d.Coflow, s.Needs)
-		var out policies.Schedule
-		began = time.Now()
+		v, out := policytest.Mask(d.Coflow, s.Needs), policies.Schedule{}
+		began := time.Now()
 		s.coflow.Decide(v, &out)
-		t := took()
-		return external.AppendSchedule(nil, &out), t, out.Err
+		took = time.Since(began)
+		return external.FormatSchedule(&out), took, out.Err
 	case s.tasks != nil:
-		v := policytest.MaskTasks(d.Tasks, s.Needs)
-		var out policies.Assignment
-		began = time.Now()
+		v, out := policytest.MaskTasks(d.Tasks, s.Needs), policies.Assignment{}
+		began := time.Now()
 		s.tasks.Assign(v, &out)
-		t := took()
-		return external.AppendAssignment(nil, v, &out), t, out.Err
+		took = time.Since(began)
+		return external.FormatAssignment(v, &out), took, out.Err
 	}
 	v := policytest.MaskPlacement(d.Placement, s.Needs)
 	v.Scratch = d.Placement.Scratch
-	began = time.Now()
+	began := time.Now()
 	hosts, failed := s.place.Place(v, d.Block, placementStream(seed, d.Block))
-	t := took()
-	outsideError := policies.OutsideError{}
-	if errors.As(failed, &outsideError) {
-		return nil, t, failed
+	if took = time.Since(began); errors.As(failed, &policies.OutsideError{}) {
+		return nil, took, failed
 	}
-	return external.AppendPlacement(nil, hosts, failed), t, nil
+	return external.FormatPlacement(hosts, failed), took, nil
 }
 
 // placementStream returns the random source of a block, which is that of the engine.

@@ -151,7 +151,7 @@ func (w *Writer) decision(view any, block *workloads.Block, answer []byte) {
 // Coflow implements engine.Watcher.
 func (w *Writer) Coflow(v *policies.CoflowView, s *policies.Schedule) {
 	if w.role == catalog.RoleCoflow {
-		w.decision(coflowView{CoflowView: v}, nil, external.AppendSchedule(nil, s))
+		w.decision(coflowView{CoflowView: v}, nil, external.FormatSchedule(s))
 	}
 }
 
@@ -160,13 +160,13 @@ func (w *Writer) Tasks(v *policies.TaskView, a *policies.Assignment) {
 	if w.role != catalog.RoleTask {
 		return
 	}
-	w.decision(shownTasks(v), nil, external.AppendAssignment(nil, v, a))
+	w.decision(shownTasks(v), nil, external.FormatAssignment(v, a))
 }
 
 // Placement implements engine.Watcher.
 func (w *Writer) Placement(v *policies.PlacementView, b workloads.Block, hosts []topo.HostID, failed error) {
 	if w.role == catalog.RolePlacement {
-		w.decision(placementView{PlacementView: v}, &b, external.AppendPlacement(nil, hosts, failed))
+		w.decision(placementView{PlacementView: v}, &b, external.FormatPlacement(hosts, failed))
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"testbed/workloads/jobs"
 )
 
-// AppendSchedule appends the message "schedule" that states s, without keys that have their default.
-func AppendSchedule(b []byte, s *policies.Schedule) []byte {
+// FormatSchedule returns the message "schedule" that states s, without keys that have their default.
+func FormatSchedule(s *policies.Schedule) []byte {
 	name := func(names []string, n uint8) string {
 		if n == 0 || int(n) >= len(names) {
 			return ""
@@ -45,14 +45,14 @@ func AppendSchedule(b []byte, s *policies.Schedule) []byte {
 		}
 		out.Steps = append(out.Steps, step)
 	}
-	return appendJSON(b, struct {
+	return encode(struct {
 		Type string `json:"type"`
 		messages.Schedule
 	}{"schedule", out})
 }
 
-// AppendAssignment appends the message "assignment" that states a, a decision with v.
-func AppendAssignment(b []byte, v *policies.TaskView, a *policies.Assignment) []byte {
+// FormatAssignment returns the message "assignment" that states a, a decision with v.
+func FormatAssignment(v *policies.TaskView, a *policies.Assignment) []byte {
 	job := func(id jobs.JobID) int {
 		return slices.IndexFunc(v.Jobs, func(j policies.TaskJob) bool { return j.ID == id })
 	}
@@ -66,29 +66,28 @@ func AppendAssignment(b []byte, v *policies.TaskView, a *policies.Assignment) []
 	for _, k := range a.Kill {
 		out.Kill = append(out.Kill, messages.Attempt{Job: job(k.Task.Job), Stage: k.Task.Stage, Index: k.Task.Index, N: k.N})
 	}
-	return appendJSON(b, struct {
+	return encode(struct {
 		Type string `json:"type"`
 		messages.Assignment
 	}{"assignment", out})
 }
 
-// AppendPlacement appends the message "placement" that states the hosts of a block, or that there are none. The reason
+// FormatPlacement returns the message "placement" that states the hosts of a block, or that there are none. The reason
 // is for people, and is left out.
-func AppendPlacement(b []byte, hosts []topo.HostID, failed error) []byte {
-	out := struct {
+func FormatPlacement(hosts []topo.HostID, failed error) []byte {
+	return encode(struct {
 		Type  string        `json:"type"`
 		Hosts []topo.HostID `json:"hosts,omitempty"`
 		None  bool          `json:"none,omitempty"`
-	}{"placement", hosts, failed != nil}
-	return appendJSON(b, out)
+	}{"placement", hosts, failed != nil})
 }
 
-func appendJSON(b []byte, v any) []byte {
+func encode(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil { // numbers that JSON does not have, of an invalid answer
 		text, _ = json.Marshal(map[string]string{"error": err.Error()})
 	}
-	return append(b, text...)
+	return text
 }
 
 // CoflowMessage returns the message "decide" of number n with a view that shows sizes.

@@ -65,10 +65,8 @@ func integers(b []byte, numbers ...int64) []byte {
 }
 
 func binaryCoflow(b []byte, c *policies.CoflowState, progress bool) []byte {
-	b = integers(b, int64(c.ID), int64(c.Arrival), int64(c.Width), int64(c.Senders), int64(c.Receivers), int64(c.Left),
-		int64(c.Sent), int64(c.MostSent), int64(c.Queue), int64(c.Since), int64(c.Finished), int64(c.Median), int64(c.Pilots),
-		int64(c.PilotsLeft), int64(c.PilotSent), int64(c.Size), int64(c.Largest), int64(c.Remaining), int64(c.Bound),
-		int64(len(c.Links)), 0, int64(len(c.Flows)))
+	of := numbersOfCoflow(c)
+	b = integers(integers(b, of[:]...), int64(len(c.Links)), 0, int64(len(c.Flows)))
 	idleAt, idle := len(b)-16, int64(0)
 	n := len(c.Links)
 	half := (n + 1) / 2 * 8

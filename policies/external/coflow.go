@@ -68,23 +68,21 @@ func (x *instance) read(line []byte, s *policies.Schedule) (bool, error) {
 	}
 	for i, st := range a.Steps {
 		out := policies.Step{Coflows: st.Coflows, Budget: st.Budget, Within: st.Within}
-		for _, named := range []struct {
-			key, value string
-			names      []string
-			set        func(uint8)
-		}{
-			{"rule", st.Rule, Rules, func(n uint8) { out.Rule = policies.Rule(n) }},
-			{"part", st.Part, Parts, func(n uint8) { out.Part = policies.Part(n) }},
-			{"only", st.Only, Onlys, func(n uint8) { out.Only = policies.Only(n) }},
-		} {
-			at := slices.Index(named.names, named.value)
-			if named.value == "" && named.key != "rule" {
+		var err error
+		named := func(key, name string, names []string) uint8 {
+			at := slices.Index(names, name)
+			if name == "" && key != "rule" {
 				at = 0
 			}
-			if at < 0 {
-				return false, fmt.Errorf("schedule: step %d: %s %q: must be %s", i, named.key, named.value, words.Or(named.names))
+			if at < 0 && err == nil {
+				err = fmt.Errorf("schedule: step %d: %s %q: must be %s", i, key, name, words.Or(names))
 			}
-			named.set(uint8(at))
+			return uint8(at)
+		}
+		out.Rule = policies.Rule(named("rule", st.Rule, Rules))
+		out.Part = policies.Part(named("part", st.Part, Parts))
+		if out.Only = policies.Only(named("only", st.Only, Onlys)); err != nil {
+			return false, err
 		}
 		for _, r := range st.Rates {
 			out.Rates = append(out.Rates, policies.FlowRate{Flow: workloads.FlowID(r.Flow), Rate: r.Rate})
@@ -108,26 +106,26 @@ func (x *instance) appendView(b []byte, v *policies.CoflowView) []byte {
 	return closed(b)
 }
 
+// numbersOfCoflow returns the numbers of a coflow, in the order in which messages have them.
+func numbersOfCoflow(c *policies.CoflowState) [19]int64 {
+	return [...]int64{
+		int64(c.ID), int64(c.Arrival), int64(c.Width), int64(c.Senders), int64(c.Receivers), int64(c.Left), int64(c.Sent),
+		int64(c.MostSent), int64(c.Queue), int64(c.Since), int64(c.Finished), int64(c.Median), int64(c.Pilots),
+		int64(c.PilotsLeft), int64(c.PilotSent), int64(c.Size), int64(c.Largest), int64(c.Remaining), int64(c.Bound),
+	}
+}
+
 func (x *instance) appendCoflow(b []byte, c *policies.CoflowState) []byte {
-	b = strconv.AppendInt(append(b, `{"id":`...), int64(c.ID), 10)
-	b = number(b, `,"arrival":`, int64(c.Arrival))
-	b = number(b, `,"width":`, int64(c.Width))
-	b = number(b, `,"senders":`, int64(c.Senders))
-	b = number(b, `,"receivers":`, int64(c.Receivers))
-	b = number(b, `,"left":`, int64(c.Left))
-	b = number(b, `,"sent":`, int64(c.Sent))
-	b = number(b, `,"most_sent":`, int64(c.MostSent))
-	b = number(b, `,"queue":`, int64(c.Queue))
-	b = number(b, `,"since":`, int64(c.Since))
-	b = number(b, `,"finished":`, int64(c.Finished))
-	b = number(b, `,"median":`, int64(c.Median))
-	b = number(b, `,"pilots":`, int64(c.Pilots))
-	b = number(b, `,"pilots_left":`, int64(c.PilotsLeft))
-	b = number(b, `,"pilot_sent":`, int64(c.PilotSent))
-	b = number(b, `,"size":`, int64(c.Size))
-	b = number(b, `,"largest":`, int64(c.Largest))
-	b = number(b, `,"remaining":`, int64(c.Remaining))
-	b = number(b, `,"bound":`, int64(c.Bound))
+	keys := [...]string{
+		`{"id":`, `,"arrival":`, `,"width":`, `,"senders":`, `,"receivers":`, `,"left":`, `,"sent":`, `,"most_sent":`, `,"queue":`,
+		`,"since":`, `,"finished":`, `,"median":`, `,"pilots":`, `,"pilots_left":`, `,"pilot_sent":`, `,"size":`, `,"largest":`,
+		`,"remaining":`, `,"bound":`,
+	}
+	for i, n := range numbersOfCoflow(c) {
+		if i == 0 || n != 0 {
+			b = strconv.AppendInt(append(b, keys[i]...), n, 10)
+		}
+	}
 	b = column(b, `,"links":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Link), true })
 	b = column(b, `,"link_flows":[`, c.Links, func(l *policies.LinkState) (int64, bool) { return int64(l.Flows), true })
 	if x.p.needs.Has(policies.Sizes) {

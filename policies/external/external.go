@@ -136,8 +136,15 @@ func (p *Policy) Recorded(line []byte) error {
 // String returns the policy as errors name it.
 func (p *Policy) String() string { return p.role + " " + p.Settings.String() }
 
-// Outside returns the policy itself, of whatever role.
-func (p *Policy) Outside() *Policy { return p }
+// Of returns the part that policies of all roles have in common, nil for a policy of the program.
+func Of(policy any) *Policy {
+	if p, ok := policy.(interface{ outside() *Policy }); ok {
+		return p.outside()
+	}
+	return nil
+}
+
+func (p *Policy) outside() *Policy { return p }
 
 // Role returns the name of the role.
 func (p *Policy) Role() string { return p.role }

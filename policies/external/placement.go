@@ -8,7 +8,6 @@ import (
 
 	"testbed/policies"
 	"testbed/topo"
-	"testbed/topo/units"
 	"testbed/workloads"
 )
 
@@ -94,13 +93,11 @@ func appendCluster(b []byte, c *policies.Cluster, needs policies.Facts) []byte {
 	host(`,"tx":[`, func(h *policies.HostState) int64 { return int64(h.Tx) })
 	host(`,"last_report":[`, func(h *policies.HostState) int64 { return int64(h.LastReport) })
 	host(`,"next_report":[`, func(h *policies.HostState) int64 { return int64(h.NextReport) })
-	rack := func(key string, of func(*policies.RackState) units.Bytes) {
-		b = values(b, key, c.Racks, func(r *policies.RackState) int64 { return int64(of(r)) })
-	}
-	rack(`,"rack_rx":[`, func(r *policies.RackState) units.Bytes { return units.Bytes(r.Rx) })
-	rack(`,"rack_tx":[`, func(r *policies.RackState) units.Bytes { return units.Bytes(r.Tx) })
-	rack(`,"rack_received":[`, func(r *policies.RackState) units.Bytes { return r.Received })
-	rack(`,"rack_sent":[`, func(r *policies.RackState) units.Bytes { return r.Sent })
+	rack := func(key string, of func(*policies.RackState) int64) { b = values(b, key, c.Racks, of) }
+	rack(`,"rack_rx":[`, func(r *policies.RackState) int64 { return int64(r.Rx) })
+	rack(`,"rack_tx":[`, func(r *policies.RackState) int64 { return int64(r.Tx) })
+	rack(`,"rack_received":[`, func(r *policies.RackState) int64 { return int64(r.Received) })
+	rack(`,"rack_sent":[`, func(r *policies.RackState) int64 { return int64(r.Sent) })
 	return b
 }
 

@@ -293,7 +293,7 @@ func (r run) simulate(ctx context.Context, clock func() time.Duration, report fu
 		return err
 	}
 	if x, ok := s.(*external.Scheduler); ok {
-		policy, failed := outside.Start(ctx, x.Outside(), outside.Options{Read: safefile.Read})
+		policy, failed := outside.Start(ctx, &x.Policy, outside.Options{Read: safefile.Read})
 		if failed != nil {
 			return failed
 		}
