@@ -110,27 +110,10 @@ func (t *beats) append(b []byte, now time.Duration, evs []Event) ([]byte, int) {
 	b = appendInts(append(b, `,"Rx":`...), t.rx)
 	b = appendInts(append(b, `,"Tx":`...), t.tx)
 	if len(t.whole) > 0 {
-		b = append(b, `,"Whole":[`...)
-		for i, hb := range t.whole {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendHeartbeat(b, hb)
-		}
-		b = appendInts(append(b, `],"Places":`...), t.places)
+		b = appendList(append(b, `,"Whole":`...), t.whole, appendHeartbeat)
+		b = appendInts(append(b, `,"Places":`...), t.places)
 	}
 	return append(b, `}}`...), n
-}
-
-func appendInts[N int | int64](b []byte, all []N) []byte {
-	b = append(b, '[')
-	for i, n := range all {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(n), 10)
-	}
-	return append(b, ']')
 }
 
 // read decodes a row in a step at the time now. hosts is the number of hosts.

@@ -171,24 +171,14 @@ func (x *blocks) placeWaiting() error {
 		}
 		due := slices.Clone(x.waiting[:n])
 		x.waiting = slices.Delete(x.waiting, 0, n)
-		shown := make([]policies.Request, n)
+		shown, all := make([]policies.Request, n), make([]int, n)
 		for i, r := range due {
-			shown[i] = policies.Request{Block: r.rest[0], At: r.at, Left: len(r.rest)}
+			all[i], shown[i] = i, policies.Request{Block: r.rest[0], At: r.at, Left: len(r.rest)}
 		}
 		order := x.cfg.Placement.(policies.Batcher).Order(shown)
-		incomplete := func() error {
+		if sorted := slices.Sorted(slices.Values(order)); !slices.Equal(sorted, all) {
 			return fmt.Errorf("placement policy %T: order %v of %d requests: must contain each of them once",
 				x.cfg.Placement, order, n)
-		}
-		placed := make([]bool, n)
-		for _, i := range order {
-			if i < 0 || i >= n || placed[i] {
-				return incomplete()
-			}
-			placed[i] = true
-		}
-		if len(order) != n {
-			return incomplete()
 		}
 		for _, i := range order {
 			if err := x.placeBlock(due[i]); err != nil {

@@ -87,7 +87,7 @@ type core struct {
 	forked, changed bool
 
 	hosts []host
-	racks []rack
+	racks []counters    // as the reports of leaves show them
 	load  []units.Rate  // by LinkID, from the newest LinkLoads
 	down  int           // number of links that are down
 	next  workloads.IDs // the next IDs to assign
@@ -131,7 +131,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Heartbeat <= 0 || cfg.Alpha <= 0 || cfg.Alpha > 1 {
 		return nil, fmt.Errorf("engine: heartbeat %v, alpha %v: must be a positive time and a weight in (0, 1]", cfg.Heartbeat, cfg.Alpha)
 	}
-	shared := &core{cfg: cfg, next: cfg.IDs, hosts: make([]host, cfg.Fabric.Hosts()), racks: make([]rack, cfg.Fabric.Racks()), load: make([]units.Rate, len(cfg.Capacity))}
+	shared := &core{cfg: cfg, next: cfg.IDs, hosts: make([]host, cfg.Fabric.Hosts()), racks: make([]counters, cfg.Fabric.Racks()), load: make([]units.Rate, len(cfg.Capacity))}
 	e := &Engine{core: shared}
 	for h := range e.hosts {
 		e.hosts[h].lastReport, e.hosts[h].nextReport, e.hosts[h].load = -1, cfg.Heartbeat, -1
@@ -222,24 +222,13 @@ func (e *Engine) event(ev Event) error {
 	case TransferProgressed:
 		return e.transferProgressed(ev)
 	case TransferFinished:
-		switch {
-		case e.coflows.byFlow[ev.Flow] != nil: // as most
-		case e.tasks.knows(ev.Flow):
-			e.tasks.readEnded(ev.Flow, false, "")
-			return nil
-		case e.reads.knows(ev.Flow):
-			e.reads.localEnded(ev.Flow, false, "")
+		if e.coflows.byFlow[ev.Flow] == nil && e.localEnded(ev.Flow, false, "") { // few are local
 			return nil
 		}
 		return e.coflows.finished(ev.Flow)
 	case TransferFailed:
 		e.send(disrupted{})
-		if e.tasks.knows(ev.Flow) {
-			e.tasks.readEnded(ev.Flow, true, ev.Why)
-			return nil
-		}
-		if e.reads.knows(ev.Flow) {
-			e.reads.localEnded(ev.Flow, true, ev.Why)
+		if e.localEnded(ev.Flow, true, ev.Why) {
 			return nil
 		}
 		return e.coflows.transferFailed(ev)
@@ -265,6 +254,19 @@ func (e *Engine) event(ev Event) error {
 		return e.linkLoads(ev)
 	}
 	return fmt.Errorf("unknown event %T", ev)
+}
+
+// localEnded ends a read from a host's own disk, and reports whether the flow is one.
+func (e *Engine) localEnded(id workloads.FlowID, failed bool, why string) bool {
+	switch {
+	case e.tasks.knows(id):
+		e.tasks.readEnded(id, failed, why)
+	case e.reads.knows(id):
+		e.reads.localEnded(id, failed, why)
+	default:
+		return false
+	}
+	return true
 }
 
 // act does what has become due: it gives up flows without progress, starts writers, places

@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -123,35 +125,15 @@ func appendTagged(b []byte, v any) ([]byte, error) {
 		if v.Rates == nil {
 			break // null
 		}
-		b = append(b, `{"LinkLoads":{"Rates":[`...)
-		for i, r := range v.Rates {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b, _ = r.AppendText(append(b, '"'))
-			b = append(b, '"')
-		}
-		return append(b, `]}}`...), nil
+		b = appendTexts(append(b, `{"LinkLoads":{"Rates":`...), v.Rates)
+		return append(b, `}}`...), nil
 	case TransferProgressed:
 		if v.Flows == nil || v.Received == nil {
 			break // null
 		}
-		b = append(b, `{"TransferProgressed":{"Flows":[`...)
-		for i, f := range v.Flows {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = strconv.AppendInt(b, int64(f), 10)
-		}
-		b = append(b, `],"Received":[`...)
-		for i, n := range v.Received {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b, _ = n.AppendText(append(b, '"'))
-			b = append(b, '"')
-		}
-		return append(b, `]}}`...), nil
+		b = appendInts(append(b, `{"TransferProgressed":{"Flows":`...), v.Flows)
+		b = appendTexts(append(b, `,"Received":`...), v.Received)
+		return append(b, `}}`...), nil
 	}
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -169,8 +151,8 @@ func appendHeartbeat(b []byte, hb Heartbeat) []byte {
 		b = append(b, `,"Disk":{"Used":"`...)
 		b, _ = d.Used.AppendText(b)
 		b = append(b, '"')
-		b = appendBlocks(b, `,"Writing":[`, d.Writing)
-		b = appendBlocks(b, `,"Ended":[`, d.Ended)
+		b = appendBlocks(b, `,"Writing":`, d.Writing)
+		b = appendBlocks(b, `,"Ended":`, d.Ended)
 		b = append(b, '}')
 	}
 	return append(b, '}')
@@ -198,14 +180,31 @@ func appendBlocks(b []byte, key string, ids []workloads.BlockID) []byte {
 	if len(ids) == 0 {
 		return b
 	}
-	b = append(b, key...)
-	for i, id := range ids {
+	return appendInts(append(b, key...), ids)
+}
+
+// appendList appends a list, each element by a function.
+func appendList[E any](b []byte, all []E, each func([]byte, E) []byte) []byte {
+	b = append(b, '[')
+	for i, x := range all {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(b, int64(id), 10)
+		b = each(b, x)
 	}
 	return append(b, ']')
+}
+
+func appendInts[N ~int | ~int64](b []byte, all []N) []byte {
+	return appendList(b, all, func(b []byte, n N) []byte { return strconv.AppendInt(b, int64(n), 10) })
+}
+
+// appendTexts appends a list of strings.
+func appendTexts[T encoding.TextAppender](b []byte, all []T) []byte {
+	return appendList(b, all, func(b []byte, x T) []byte {
+		b, _ = x.AppendText(append(b, '"'))
+		return append(b, '"')
+	})
 }
 
 // untag decodes an event of a step at the time now by its name, or a row of heartbeats.
@@ -229,61 +228,28 @@ func untag(evs []Event, raw json.RawMessage, now time.Duration, latest *beats, h
 
 // untagOne decodes the only event of a map by name.
 func untagOne(m map[string]json.RawMessage) (Event, error) {
+	known := events()
 	for name, body := range m {
-		switch name {
-		case "CoflowArrived":
-			return decode[CoflowArrived](body)
-		case "WriterArrived":
-			return decode[WriterArrived](body)
-		case "ReaderArrived":
-			return decode[ReaderArrived](body)
-		case "JobArrived":
-			return decode[JobArrived](body)
-		case "TaskComputed":
-			return decode[TaskComputed](body)
-		case "TaskProgressed":
-			return decode[TaskProgressed](body)
-		case "OutputSpilled":
-			return decode[OutputSpilled](body)
-		case "TaskFailed":
-			return decode[TaskFailed](body)
-		case "TransferProgressed":
-			return decode[TransferProgressed](body)
-		case "TransferFinished":
-			return decode[TransferFinished](body)
-		case "BlockDurable":
-			return decode[BlockDurable](body)
-		case "Heartbeat":
-			return decode[Heartbeat](body)
-		case "RackReport":
-			return decode[RackReport](body)
-		case "LinkLoads":
-			return decode[LinkLoads](body)
-		case "LinkChanged":
-			return decode[LinkChanged](body)
-		case "PathChanged":
-			return decode[PathChanged](body)
-		case "HostLost":
-			return decode[HostLost](body)
-		case "HostBack":
-			return decode[HostBack](body)
-		case "TransferFailed":
-			return decode[TransferFailed](body)
-		case "ReplicaLost":
-			return decode[ReplicaLost](body)
-		case "BlockFailed":
-			return decode[BlockFailed](body)
-		default:
+		at := slices.IndexFunc(known, func(ev Event) bool { return reflect.TypeOf(ev).Name() == name })
+		if at < 0 {
 			return nil, fmt.Errorf("unknown event %q", name)
 		}
+		ev := reflect.New(reflect.TypeOf(known[at]))
+		err := json.Unmarshal(body, ev.Interface())
+		return ev.Elem().Interface().(Event), err
 	}
 	return nil, fmt.Errorf("empty event")
 }
 
-func decode[E Event](body json.RawMessage) (Event, error) {
-	var ev E
-	err := json.Unmarshal(body, &ev)
-	return ev, err
+// events returns an event of each type.
+func events() []Event {
+	return []Event{
+		CoflowArrived{}, WriterArrived{}, ReaderArrived{}, JobArrived{}, TaskComputed{},
+		TaskProgressed{}, OutputSpilled{}, TaskFailed{}, TransferProgressed{}, TransferFinished{},
+		BlockDurable{}, Heartbeat{}, RackReport{}, LinkLoads{}, LinkChanged{},
+		PathChanged{}, HostLost{}, HostBack{}, TransferFailed{}, ReplicaLost{},
+		BlockFailed{},
+	}
 }
 
 // Replayed is the result of a replay.

@@ -12,12 +12,17 @@ import (
 	"testbed/workloads"
 )
 
-// host is the state of a host as known from reports and decisions.
-type host struct {
+// counters are what the reports of a host or a leaf have shown.
+type counters struct {
 	lastReport, nextReport time.Duration
 	made                   time.Duration // time of the newest report
 	rxSeen, txSeen         units.Bytes   // its counters
 	rx, tx                 float64       // moving averages, bit/s
+}
+
+// host is the state of a host as known from reports and decisions.
+type host struct {
+	counters
 	// used and writing are the values of the newest report plus the allocations that no
 	// report includes yet.
 	used      units.Bytes
@@ -41,14 +46,6 @@ type allocation struct {
 	over     bool // a report shows that it is no longer being written
 	durable  bool // its block has been durable since the time since
 	since    time.Duration
-}
-
-// rack is the state of a rack as known from the reports of its leaf.
-type rack struct {
-	lastReport, nextReport time.Duration
-	made                   time.Duration
-	rxSeen, txSeen         units.Bytes
-	rx, tx                 float64 // moving averages, bit/s
 }
 
 // Needs returns the declared knowledge of all policies.
@@ -85,10 +82,7 @@ func (e *Engine) heartbeat(hb Heartbeat) error {
 		}
 	}
 	h := &e.hosts[hb.Host]
-	e.smooth(made-h.made, &h.rx, hb.Rx-h.rxSeen)
-	e.smooth(made-h.made, &h.tx, hb.Tx-h.txSeen)
-	h.made, h.rxSeen, h.txSeen = made, hb.Rx, hb.Tx
-	h.lastReport, h.nextReport = at, at+e.cfg.Heartbeat
+	e.count(&h.counters, at, made, hb.Rx, hb.Tx)
 	if hb.Disk == nil {
 		// Only decisions are known: durable blocks are stored.
 		h.allocated = slices.DeleteFunc(h.allocated, func(a allocation) bool { return a.durable })
@@ -121,6 +115,14 @@ func (d *DiskReport) use() units.Bytes {
 		return 0
 	}
 	return d.Used
+}
+
+// count adds a report, by the times that times returns.
+func (e *Engine) count(c *counters, at, made time.Duration, rx, tx units.Bytes) {
+	e.smooth(made-c.made, &c.rx, rx-c.rxSeen)
+	e.smooth(made-c.made, &c.tx, tx-c.txSeen)
+	c.made, c.rxSeen, c.txSeen = made, rx, tx
+	c.lastReport, c.nextReport = at, at+e.cfg.Heartbeat
 }
 
 // smooth adds a sample, bytes counted over a time, to a moving average. The conversions
@@ -213,12 +215,8 @@ func (e *Engine) rackReport(r RackReport) error {
 	if r.Made < 0 || r.At < 0 {
 		return fmt.Errorf("report of %s: made at %v, arrived at %v: must be 0 or more", topo.LeafName(r.Rack), r.Made, r.At)
 	}
-	x := &e.racks[r.Rack]
 	at, made := e.times(r.At, r.Made)
-	e.smooth(made-x.made, &x.rx, r.Rx-x.rxSeen)
-	e.smooth(made-x.made, &x.tx, r.Tx-x.txSeen)
-	x.made, x.rxSeen, x.txSeen = made, r.Rx, r.Tx
-	x.lastReport, x.nextReport = at, at+e.cfg.Heartbeat
+	e.count(&e.racks[r.Rack], at, made, r.Rx, r.Tx)
 	e.clusterChanged()
 	return nil
 }

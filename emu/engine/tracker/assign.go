@@ -159,14 +159,11 @@ func (t *Tracker) apply(h topo.HostID, a *policies.Assignment) error {
 
 // backup starts one more attempt of a running task on a host, if it can run at the moment.
 func (t *Tracker) backup(id jobs.TaskID, h topo.HostID, free *[jobs.TaskKinds]int) error {
-	j := t.jobs[id.Job]
-	if j == nil && t.ended[id.Job] {
-		return nil // a launch has failed it
+	st, err := t.stageOf(id)
+	if st == nil {
+		return err // nil if a launch has failed the job
 	}
-	if j == nil || id.Stage < 0 || id.Stage >= len(j.stages) || id.Index < 0 || id.Index >= len(j.stages[id.Stage].tasks) {
-		return fmt.Errorf("%v: unknown task", id)
-	}
-	st, i := j.stages[id.Stage], int32(id.Index)
+	i := int32(id.Index)
 	k := &st.tasks[i]
 	if len(k.attempts) == 0 || k.status == done {
 		return fmt.Errorf("%v: it has no attempt, or is done", id)

@@ -39,19 +39,24 @@ type attempt struct {
 func (a *attempt) job() *job   { return a.st.job }
 func (a *attempt) task() *task { return &a.st.tasks[a.i] }
 
+// stageOf returns the stage of a task; nil if its job has ended.
+func (t *Tracker) stageOf(id jobs.TaskID) (*stage, error) {
+	j := t.jobs[id.Job]
+	switch {
+	case j == nil && t.ended[id.Job]:
+		return nil, nil
+	case j == nil || id.Stage < 0 || id.Stage >= len(j.stages) || id.Index < 0 || id.Index >= len(j.stages[id.Stage].tasks):
+		return nil, fmt.Errorf("%v: unknown task", id)
+	}
+	return j.stages[id.Stage], nil
+}
+
 // attempt returns an attempt of an unfinished job that is not being stopped. It returns nil if the
 // attempt has ended, and an error if there never was one.
 func (t *Tracker) attempt(id jobs.AttemptID) (*attempt, error) {
-	j := t.jobs[id.Task.Job]
-	if j == nil && t.ended[id.Task.Job] {
-		return nil, nil
-	}
-	if j == nil || id.Task.Stage < 0 || id.Task.Stage >= len(j.stages) {
-		return nil, fmt.Errorf("%v: unknown stage", id)
-	}
-	st := j.stages[id.Task.Stage]
-	if id.Task.Index < 0 || id.Task.Index >= len(st.tasks) {
-		return nil, fmt.Errorf("%v: unknown task", id)
+	st, err := t.stageOf(id.Task)
+	if st == nil {
+		return nil, err
 	}
 	k := &st.tasks[id.Task.Index]
 	for _, a := range k.attempts {
@@ -256,6 +261,13 @@ func (t *Tracker) stop(a *attempt, why string, failed bool) {
 	t.stopping[a.ID] = a
 	t.shown(a)
 	t.command(StopAttempt{Attempt: a.ID, Host: a.Host, Why: why, Failed: failed, After: t.answer.Latency})
+}
+
+// stopAll stops all attempts of a task, which are no longer needed.
+func (t *Tracker) stopAll(k *task, why string) {
+	for len(k.attempts) > 0 {
+		t.stop(k.attempts[0], why, false)
+	}
 }
 
 // kill stops an attempt. Its task is pending again, unless it has other attempts.

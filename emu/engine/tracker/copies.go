@@ -126,9 +126,7 @@ func (t *Tracker) stopSpare(st *stage, i int32) {
 	if len(k.attempts) > 0 && len(k.copies.more) == 0 {
 		t.observeLag(st.job, -1)
 	}
-	for len(k.attempts) > 0 {
-		t.stop(k.attempts[0], "no further copy of its output is needed", false)
-	}
+	t.stopAll(k, "no further copy of its output is needed")
 }
 
 // stopStarved stops the attempts that make copies and wait for an output that is lost, and that no task needs which is not

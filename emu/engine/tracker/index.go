@@ -49,21 +49,25 @@ func (t *Tracker) index(st *stage) {
 		}
 	}
 	st.byHost, st.byRack = buckets(hosts), buckets(racks)
-	for _, list := range []struct {
-		of   []bucket
-		rack bool
-	}{{st.byHost, false}, {st.byRack, true}} {
-		for n := range list.of {
-			b := &list.of[n]
-			for _, i := range b.tasks {
-				if st.tasks[i].status == pending {
-					b.pending++
-				}
-			}
-			if b.pending > 0 {
-				t.enter(st, list.rack, int32(n))
+	st.buckets(func(rack bool, n int32, b *bucket) {
+		for _, i := range b.tasks {
+			if st.tasks[i].status == pending {
+				b.pending++
 			}
 		}
+		if b.pending > 0 {
+			t.enter(st, rack, n)
+		}
+	})
+}
+
+// buckets calls f for each bucket.
+func (st *stage) buckets(f func(rack bool, n int32, b *bucket)) {
+	for n := range st.byHost {
+		f(false, int32(n), &st.byHost[n])
+	}
+	for n := range st.byRack {
+		f(true, int32(n), &st.byRack[n])
 	}
 }
 
@@ -92,16 +96,11 @@ func buckets(pairs []uint64) []bucket {
 
 // unindex removes the buckets of a stage.
 func (t *Tracker) unindex(st *stage) {
-	for n := range st.byHost {
-		if st.byHost[n].pending > 0 {
-			t.leave(st, false, int32(n))
+	st.buckets(func(rack bool, n int32, b *bucket) {
+		if b.pending > 0 {
+			t.leave(st, rack, n)
 		}
-	}
-	for n := range st.byRack {
-		if st.byRack[n].pending > 0 {
-			t.leave(st, true, int32(n))
-		}
-	}
+	})
 	st.byHost, st.byRack = nil, nil
 }
 

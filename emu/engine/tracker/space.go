@@ -100,9 +100,7 @@ func (t *Tracker) evict(j *job) {
 	j.evicted = true
 	for _, st := range j.stages {
 		for i := range st.tasks {
-			for len(st.tasks[i].attempts) > 0 {
-				t.stop(st.tasks[i].attempts[0], "evicted for its outputs' space", false)
-			}
+			t.stopAll(&st.tasks[i], "evicted for its outputs' space")
 			if st.tasks[i].status == running {
 				t.set(st, int32(i), pending)
 			}

@@ -315,9 +315,7 @@ func (t *Tracker) renumber(from int) {
 func (t *Tracker) endJob(j *job, why string) {
 	for _, st := range j.stages {
 		for i := range st.tasks {
-			for len(st.tasks[i].attempts) > 0 {
-				t.stop(st.tasks[i].attempts[0], why, false)
-			}
+			t.stopAll(&st.tasks[i], why)
 			t.dropCopies(st, int32(i))
 		}
 	}
