@@ -22,6 +22,7 @@ import (
 	"testbed/results/figures"
 	"testbed/results/flows"
 	"testbed/results/metrics"
+	"testbed/results/samples"
 	"testbed/results/schema"
 	"testbed/results/summary"
 	"testbed/topo"
@@ -371,12 +372,23 @@ func disks(d *drawing) error {
 	}
 	s := d.series[0]
 	stored := map[string]float64{}
-	for _, l := range s.run.Links { // hosts that store nothing count too, if they are known
-		for host := range strings.SplitSeq(l.Link, ">") {
+	ends := func(link string) { // hosts that store nothing count too, if they are known
+		for host := range strings.SplitSeq(link, ">") {
 			if _, _, ok := topo.ParseHostName(host); ok {
 				stored[host] = 0
 			}
 		}
+	}
+	for _, l := range s.run.Links {
+		ends(l.Link)
+	}
+	if err := s.run.Samples(func(_ schema.Key, in *samples.Reader) error {
+		for _, l := range in.Links {
+			ends(l.Name)
+		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	repeats := float64(s.run.Arm(s.arm).Repeats)
 	n := 0

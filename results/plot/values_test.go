@@ -95,6 +95,9 @@ func TestDisksHoldAllBlocks(t *testing.T) {
 	if math.Abs(got-want) > 1e-9 || want == 0 {
 		t.Errorf("columns of %v MB, want %v", got, want)
 	}
+	if !slices.ContainsFunc(columns, func(x box) bool { return x.y1 == 0 }) {
+		t.Error("no column of h2-00, which only the samples name")
+	}
 	r.Links = append(r.Links, schema.Load{Link: "h7-00>leaf7"})
 	if n := len(slices.Concat(partsOf[boxes](t, "disks", r, Options{Arm: "sebf+hdfs"})...)); n != len(columns)+1 {
 		t.Errorf("%d columns with another host, want %d", n, len(columns)+1)

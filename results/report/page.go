@@ -293,7 +293,7 @@ func plainTable(t table) htmlreport.Table {
 func (r *Report) checkTable() *htmlreport.Table {
 	t := &htmlreport.Table{Title: "Every check of every repeat", Head: []string{"arm", "repeat", "check", "measured", "pass", "void", "verdict"}}
 	add := func(arm, repeat string, level verdict.Level, cells ...string) {
-		row := []htmlreport.Cell{{Text: arm}, {Text: repeat, Figure: true}}
+		row := []htmlreport.Cell{{Text: arm}, {Text: repeat, Figure: !strings.Contains(repeat, ",")}}
 		for _, c := range cells {
 			row = append(row, htmlreport.Cell{Text: c})
 		}

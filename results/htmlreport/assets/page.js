@@ -95,7 +95,11 @@ function logSteps(u, i, lo, hi) {
 		for (let p = Math.floor(Math.log10(lo)); p <= Math.ceil(Math.log10(hi)); p++) for (const m of parts) { const x = m * 10 ** p; if (x >= lo * .9999 && x <= hi * 1.0001) out.push(x); }
 		if (out.length <= room) break;
 	}
-	return out.length ? out.filter((_, k) => k % Math.ceil(out.length / room) === 0) : [lo];
+	out = out.filter((_, k) => k % Math.ceil(out.length / room) === 0);
+	// Labels do not touch: of two that would, the higher one stays.
+	const [long, gap] = i === 0 ? [u.bbox.width, 40] : [u.bbox.height, 16], at = x => Math.log(x / lo) / Math.log(hi / lo) * long / devicePixelRatio;
+	for (let k = out.length - 2; k >= 0; k--) if (at(out[k + 1]) - at(out[k]) < gap) out.splice(k, 1);
+	return out.length ? out : [lo];
 }
 // All charts over time show the same stretch of it, in one place of the page.
 const clock = { near: data.span[0], far: data.span[1] > data.span[0] ? data.span[1] : data.span[0] + 1, changed: [] };
@@ -173,11 +177,11 @@ function drawCDF(figure) {
 	const c = data.cdfs.find(c => c.id === figure.dataset.id), arms = c.curves.map(x => x.arm);
 	const least = Math.min(...c.curves.flatMap(x => x.t.filter(t => t > 0))), times = x => x.t.map(t => Math.max(t, least / 2));
 	const curves = c.curves.map(times);
-	const xs = Float64Array.from(new Set(curves.flat())).sort();
+	const xs = Float64Array.from(new Set([least * .95].concat(...curves))).sort(); // a curve rises from 0
 	const ys = curves.map(t => { let k = 0; return Array.from(xs, x => { while (k < t.length && t[k] <= x) k++; return k / t.length; }); });
 	const quantile = (t, p) => t[Math.min(t.length - 1, Math.max(0, Math.ceil(p * t.length) - 1))];
 	plot(figure, {
-		scales: { x: { time: false, distr: 3, range: (u, lo, hi) => u.data[0].length < 2 ? [lo / 2, hi * 2] : [lo * .9, hi * 1.1] }, y: { range: [0, 1.02] } },
+		scales: { x: { time: false, distr: 3, range: (u, lo, hi) => u.data[0].length < 3 ? [lo / 2, hi * 2] : [lo * .9, hi * 1.1] }, y: { range: [0, 1.02] } },
 		axes: [axis({ label: "time (log scale)", size: 34, splits: logSteps, filter: (u, v) => v, values: (u, v) => v.map(x => x == null ? "" : tick(x)), space: 60 }), axis({ label: "share of items", size: 46 })],
 		series: [{}].concat(arms.map(arm => ({ label: data.arms[arm].name, stroke: () => colour(arm), width: 2, dash: dash(arm), paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }))),
 	}, [xs, ...ys], arms, c.curves.map(x => label(x.arm, x.n)), false, (u, i) => {
@@ -268,7 +272,7 @@ function drawSeries(figure) {
 	const u = plot(figure, {
 		height: 150, padding: timed.padding, cursor: timed.cursor, hooks: { setSelect: [timed.select], draw: [ceiling, noting(figure)] },
 		scales: { x: timed.scales.x, y: { range: (u, lo, hi) => [0, Math.min(most || Infinity, 1.05 * Math.max(hi || 0, limit(), scale))] } },
-		axes: [timeTicks(), axis({ size: margin, space: 26, values: (u, v) => v.map(x => shownAs[unit](x)) })],
+		axes: [timeTicks(), axis({ size: margin, space: 26, values: (u, v) => v.map(x => shownAs[unit](x).replace(/\.0+ /, " ")) })],
 		series: [{}].concat(arms.map(arm => line(arm, 1.5)), arms.map(arm => line(arm, 0))),
 		bands: arms.map((arm, k) => ({ series: [k + 1, arms.length + k + 1], fill: () => colour(arm) + "38" })),
 	}, values(), arms, arms.map(arm => label(arm)), false, (u, i) => reading("from " + human(i * S.bin_us), arms.map((arm, k) => {

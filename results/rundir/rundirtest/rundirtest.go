@@ -176,7 +176,7 @@ func writeSamples(path string, n int) error {
 			add(o, samples.Retransmitted, k/5)
 		}
 	}
-	return w.Close(samples.Head{Zero: Begun, Sample: BeforeArrival, Links: []samples.Link{{Name: "leaf0>spine0"}, {Name: "spine0>leaf0"}}})
+	return w.Close(samples.Head{Zero: Begun, Sample: BeforeArrival, Links: []samples.Link{{Name: "leaf0>spine0"}, {Name: "spine0>leaf0"}, {Name: "leaf2>h2-00"}}})
 }
 
 // Seal replaces the sums in the manifest of a run directory by those of its files, so that a test can read
