@@ -60,7 +60,7 @@ func newBlocks(shared *core) (blocks, error) {
 	}
 	if p, ok := x.cfg.Placement.(policies.Batcher); ok {
 		if x.every = p.Every(); x.every < 0 {
-			return x, fmt.Errorf("engine: placement policy %T: interval %v: must be 0 or more", p, x.every)
+			return x, fmt.Errorf("engine: %s: interval %v: must be 0 or more", x.policy("placement"), x.every)
 		}
 	}
 	if x.cfg.Zone != nil && len(x.cfg.Zone) != x.cfg.Fabric.Racks() {
@@ -177,8 +177,7 @@ func (x *blocks) placeWaiting() error {
 		}
 		order := x.cfg.Placement.(policies.Batcher).Order(shown)
 		if sorted := slices.Sorted(slices.Values(order)); !slices.Equal(sorted, all) {
-			return fmt.Errorf("placement policy %T: order %v of %d requests: must contain each of them once",
-				x.cfg.Placement, order, n)
+			return fmt.Errorf("%s: order %v of %d requests: must contain each of them once", x.policy("placement"), order, n)
 		}
 		for _, i := range order {
 			if err := x.placeBlock(due[i]); err != nil {
@@ -259,15 +258,13 @@ func (x *blocks) placeBlock(r request) error {
 
 func (x *blocks) checkTargets(b workloads.Block, targets []topo.HostID) error {
 	if len(targets) != b.Replicas {
-		return fmt.Errorf("placement policy %T: %d hosts for %d replicas of block %d",
-			x.cfg.Placement, len(targets), b.Replicas, b.ID)
+		return fmt.Errorf("%s: %d hosts for %d replicas of block %d", x.policy("placement"), len(targets), b.Replicas, b.ID)
 	}
 	seen := map[topo.HostID]bool{}
 	for _, h := range targets {
 		if !x.known(h) || seen[h] || x.hosts[h].lost {
-			return fmt.Errorf("placement policy %T: hosts %v for block %d: "+
-				"must be different hosts of the fabric that are not lost",
-				x.cfg.Placement, targets, b.ID)
+			return fmt.Errorf("%s: hosts %v for block %d: must be different hosts of the fabric that are not lost",
+				x.policy("placement"), targets, b.ID)
 		}
 		seen[h] = true
 	}

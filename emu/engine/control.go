@@ -93,7 +93,7 @@ func (e *Engine) initControl() error {
 	c := &e.control
 	var err error
 	if c.Coordinator, err = coordinator.New(e.cfg.Coflow, 0, false); err != nil {
-		return fmt.Errorf("engine: %w", err)
+		return fmt.Errorf("engine: %s: %w", e.policy("coflow"), err)
 	}
 	if e.cfg.Watcher != nil {
 		c.Needs = Observed(c.Needs)
@@ -225,8 +225,11 @@ func (e *Engine) decide() error {
 	if e.cfg.Watcher != nil {
 		e.cfg.Watcher.Coflow(v, s)
 	}
+	if s.Err != nil {
+		return s.Err // it names the policy
+	}
 	if err := e.accept(v, s); err != nil {
-		return fmt.Errorf("coflow policy %T: %w", e.cfg.Coflow, err)
+		return fmt.Errorf("%s: %w", e.policy("coflow"), err)
 	}
 	if s.Answer != nil {
 		e.command(Decided{CoflowRole, s.Answer, s.Latency})
@@ -237,7 +240,7 @@ func (e *Engine) decide() error {
 		c.demands = append(c.demands, x.demand)
 	}
 	if err := c.allocator.Share(s, c.demands, c.capacity, c.Needs, true); err != nil {
-		return fmt.Errorf("coflow policy %T: %w", e.cfg.Coflow, err)
+		return fmt.Errorf("%s: %w", e.policy("coflow"), err)
 	}
 	e.ceilings()
 	e.setCaps()

@@ -18,6 +18,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,6 +55,9 @@ type Config struct {
 	Tasks *TaskConfig
 	// Watcher is notified of decisions; nil for none. The coflow policy then also sees the facts of Observed.
 	Watcher Watcher
+	// Names are the policies as errors name them, such as "coflow policy sebf", by role: "coflow", "placement" and
+	// "tasks".
+	Names map[string]string
 	// IDs are the first IDs of the coflows, flows and blocks that the engine starts itself, to fetch
 	// blocks and for tasks. They must be above those of the workload.
 	IDs workloads.IDs
@@ -98,6 +102,9 @@ type core struct {
 }
 
 func (c *core) command(cmds ...Command) { c.cmds = append(c.cmds, cmds...) }
+
+// policy returns the policy of a role as errors name it.
+func (c *core) policy(role string) string { return cmp.Or(c.cfg.Names[role], role+" policy") }
 
 // assign returns unused IDs of a coflow and its flow.
 func (c *core) assign() workloads.IDs {

@@ -185,6 +185,7 @@ func TestStepRejects(t *testing.T) {
 	watch := saying(func(s *policies.Schedule) { s.Watch = append(s.Watch, 1, 2) })
 	pilot := saying(func(s *policies.Schedule) { s.Pilots = append(s.Pilots, 9) })
 	place := saying(func(s *policies.Schedule) { s.Steps = append(s.Steps, policies.Step{Coflows: []int{1}}) })
+	outside := saying(func(s *policies.Schedule) { s.Err = errors.New("coflow policy mine.py: line 2") })
 	madd := saying(func(s *policies.Schedule) {
 		s.Steps = append(s.Steps, policies.Step{Rule: policies.MADD, Coflows: []int{0}})
 	})
@@ -214,25 +215,27 @@ func TestStepRejects(t *testing.T) {
 		{"progress of a stranger", ok, nil, []Event{TransferProgressed{[]workloads.FlowID{3}, []units.Bytes{1}}}, "flow 3"},
 		{"progress too far", ok, nil, []Event{coflowOf(1, fl), TransferProgressed{[]workloads.FlowID{0}, []units.Bytes{101}}}, "101 of 100 bytes"},
 		{"ragged progress", ok, nil, []Event{TransferProgressed{[]workloads.FlowID{3}, nil}}, "1 flows with 0 counts"},
-		{"over-full link", over, nil, []Event{coflowOf(1, fl)}, "exceeds the residual capacity"},
+		{"over-full link", over, nil, []Event{coflowOf(1, fl)}, "at 0s: coflow policy mine: schedule: step 0 (Explicit): flow 0: rate 1e+09 bit/s: exceeds the residual capacity"},
 		{"rate for a stranger", stranger, nil, []Event{coflowOf(1, fl)}, "flow 9"},
 		{"negative rate", negative, nil, []Event{coflowOf(1, fl)}, "0 or more"},
-		{"queues of two", queues, nil, []Event{coflowOf(1, fl)}, "Queues has 2 values: must be one for each of 1 coflows"},
+		{"queues of two", queues, nil, []Event{coflowOf(1, fl)}, "at 0s: coflow policy mine: schedule: Queues has 2 values: must be one for each of 1 coflows"},
 		{"watches two", watch, nil, []Event{coflowOf(1, fl)}, "Watch has 2 values: must be one for each of 1 coflows"},
 		{"strange pilot", pilot, nil, []Event{coflowOf(1, fl)}, "pilot flow 9 is not running"},
 		{"strange coflow", place, nil, []Event{coflowOf(1, fl)}, "coflow 1"},
+		{"outside", outside, nil, []Event{coflowOf(1, fl)}, "at 0s: coflow policy mine.py: line 2"},
 		{"sizes not declared", madd, nil, []Event{coflowOf(1, fl)}, "Sizes"},
 		{"no placement policy", ok, nil, []Event{write}, "no placement policy"},
 		{"same host twice", ok, same, []Event{write}, "must be different hosts"},
-		{"too few hosts", ok, few, []Event{write}, "1 hosts for 2 replicas"},
+		{"too few hosts", ok, few, []Event{write}, "at 0s: placement policy ours: 1 hosts for 2 replicas"},
 		{"placement fails", ok, full, []Event{write}, "place block 1 of 10B from h0-00: disks full"},
 		{"unknown block durable", ok, nil, []Event{BlockDurable{8}}, "block 8 durable"},
 		{"writer without blocks", ok, nil, []Event{WriterArrived{}}, "has no blocks"},
 		{"heartbeat of a stranger", ok, nil, []Event{Heartbeat{Host: 77}}, "unknown host 77"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := newEngine(t, testConfig(t, tt.coflow, tt.place))
-			if _, err := e.Step(0, tt.evs...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			cfg := testConfig(t, tt.coflow, tt.place)
+			cfg.Names = map[string]string{"coflow": "coflow policy mine", "placement": "placement policy ours"}
+			if _, err := newEngine(t, cfg).Step(0, tt.evs...); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one that contains %q", err, tt.want)
 			}
 		})

@@ -48,7 +48,7 @@ func (e *Engine) fork() error {
 	c := &e.control
 	e.changed, e.cfg.Coflow = true, p
 	if c.Coordinator, err = coordinator.New(p, 0, false); err != nil {
-		return fmt.Errorf("fork: %w", err)
+		return fmt.Errorf("fork: coflow policy: %w", err)
 	}
 	c.counter, c.late = coordinator.NewCounter(c.Triggers.Every, len(e.hosts)), 0
 	for _, x := range e.coflows.active {

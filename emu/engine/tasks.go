@@ -150,6 +150,7 @@ func newTasks(shared *core, c *coflows, b *blocks) (tasks, error) {
 		Watcher:   watcher,
 		Fabric:    x.core.cfg.Fabric,
 		Scheduler: x.Scheduler,
+		Name:      x.core.policy("tasks"),
 		Slots:     x.Slots,
 		Resources: x.Resources,
 		Space:     x.Space,

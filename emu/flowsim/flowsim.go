@@ -136,7 +136,7 @@ func Run(ctx context.Context, cfg Config, coflows []workloads.Coflow, report fun
 	}
 	s := newSim(cfg, c, coflows, report)
 	if err := s.run(ctx); err != nil {
-		return nil, fmt.Errorf("trace simulation: %T at %v: %w", cfg.Scheduler, s.now.Round(), err)
+		return nil, fmt.Errorf("trace simulation: at %v: %w", s.now.Round(), err)
 	}
 	return &s.result, nil
 }
@@ -170,10 +170,10 @@ func (c *Config) complete() error {
 	c.MaxTime = cmp.Or(c.MaxTime, DefaultMaxTime)
 	c.MaxIdle = cmp.Or(c.MaxIdle, DefaultMaxIdle)
 	if c.Scheduler.Needs()&(policies.LinkLoad|policies.DiskUse) != 0 {
-		return fmt.Errorf("%T needs the load of links or disks: simulated hosts send no heartbeats", c.Scheduler)
+		return errors.New("the policy needs the load of links or disks: simulated hosts send no heartbeats")
 	}
 	if every := c.Scheduler.Triggers().Every; every > DefaultMaxTime {
-		return fmt.Errorf("%T: interval %v: must be 0 to %v", c.Scheduler, every, DefaultMaxTime)
+		return fmt.Errorf("interval %v: must be 0 to %v", every, DefaultMaxTime)
 	}
 	return nil
 }

@@ -324,12 +324,14 @@ func (t *trial) engine(after func() (int, error), open func(*external.Policy) er
 	if err != nil {
 		return nil, err
 	}
-	decide := []any{c, placer}
+	decide, names := map[string]any{catalog.RoleCoflow: c, catalog.RolePlacement: placer}, map[string]string{}
 	if tasks != nil {
-		decide = append(decide, tasks.Scheduler)
+		decide[catalog.RoleTask] = tasks.Scheduler
 	}
-	for _, p := range decide {
-		if outside := external.Of(p); outside != nil {
+	for _, role := range catalog.All().Roles() {
+		names[role] = role + " policy " + named[role].Name
+		if outside := external.Of(decide[role]); outside != nil {
+			names[role] = outside.String()
 			if err := open(outside); err != nil {
 				return nil, err
 			}
@@ -337,7 +339,7 @@ func (t *trial) engine(after func() (int, error), open func(*external.Policy) er
 	}
 	cfg := engine.Config{Fabric: t.fabric, Capacity: plan.PayloadCapacity(t.fabric), Coflow: c, Fork: fork,
 		Placement: placer, Control: engine.Control{Latency: spec.Coordinator.Latency},
-		Heartbeat: spec.Heartbeat.Interval, Phases: t.phases(), Alpha: spec.Heartbeat.Alpha, Tasks: tasks, Zone: zones(t.s, t.fabric), IDs: t.NextIDs(), Seed: t.seed(), Stuck: spec.Limits.Stuck}
+		Heartbeat: spec.Heartbeat.Interval, Phases: t.phases(), Alpha: spec.Heartbeat.Alpha, Tasks: tasks, Names: names, Zone: zones(t.s, t.fabric), IDs: t.NextIDs(), Seed: t.seed(), Stuck: spec.Limits.Stuck}
 	if spec.Disk != nil {
 		cfg.DiskRate, cfg.DiskSize = spec.Disk.Write, spec.Disk.HostSize()
 	}

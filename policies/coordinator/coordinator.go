@@ -63,11 +63,11 @@ func New(p policies.CoflowScheduler, quantum time.Duration, mostKnown bool) (Coo
 	c.Reset()
 	switch {
 	case c.Triggers.Every < 0:
-		return c, fmt.Errorf("coflow policy %T: interval %v: must be 0 or more", p, c.Triggers.Every)
+		return c, fmt.Errorf("interval %v: must be 0 or more", c.Triggers.Every)
 	case c.Triggers.Every == 0 && !c.Triggers.Coflows:
-		return c, fmt.Errorf("coflow policy %T: Triggers must set Coflows or Every, otherwise no flow would ever be sent", p)
+		return c, errors.New("Triggers must set Coflows or Every, otherwise no flow would ever be sent")
 	case quantum > 0 && c.Triggers.Every%quantum != 0:
-		return c, fmt.Errorf("coflow policy %T: interval %v: must be a multiple of the quantum %v", p, c.Triggers.Every, quantum)
+		return c, fmt.Errorf("interval %v: must be a multiple of the quantum %v", c.Triggers.Every, quantum)
 	}
 	return c, nil
 }

@@ -69,13 +69,13 @@ func (t *Tracker) assign(h topo.HostID) error {
 	if t.answer.Answer != nil {
 		t.command(Decided{t.answer.Answer, t.answer.Latency})
 	}
-	err := t.answer.Err
-	if err == nil {
-		err = t.apply(h, &t.answer)
+	if t.answer.Err != nil {
+		return t.answer.Err // it names the policy
 	}
+	err := t.apply(h, &t.answer)
 	t.answer.Latency = 0 // for commands that are not part of an answer
 	if err != nil {
-		return fmt.Errorf("scheduler %T: host %d: %w", t.cfg.Scheduler, h, err)
+		return fmt.Errorf("%s: host %d: %w", t.cfg.Name, h, err)
 	}
 	t.relieve()
 	if n := len(t.samples); n == 0 || t.now >= t.samples[n-1].At+sampleEvery {

@@ -207,7 +207,7 @@ func (t *Tracker) choose(a *attempt, from, i int32) bool {
 		return false
 	case pick < 0 || pick >= len(all):
 		if t.bad == nil {
-			t.bad = fmt.Errorf("scheduler %T: %v fetches copy %d of the output of %+v, %+v: must be an index of Copies, or -1 to wait for a further copy or for Until", t.cfg.Scheduler, a.ID, pick, up.id(i), *c)
+			t.bad = fmt.Errorf("%s: %v fetches copy %d of the output of %+v, %+v: must be an index of Copies, or -1 to wait for a further copy or for Until", t.cfg.Name, a.ID, pick, up.id(i), *c)
 		}
 		return false
 	}

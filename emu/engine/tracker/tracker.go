@@ -17,6 +17,7 @@
 package tracker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -37,6 +38,7 @@ const Never = time.Duration(math.MaxInt64)
 type Config struct {
 	Fabric    *topo.Fabric
 	Scheduler policies.TaskScheduler
+	Name      string // of the scheduler, in errors
 	// Slots is the number of slots of each host, by jobs.TaskKind. The scheduler converts it to
 	// limits.
 	Slots     [jobs.TaskKinds]int
@@ -130,6 +132,7 @@ func New(cfg Config) (*Tracker, error) {
 	if cfg.Resources.CPU < 0 || cfg.Resources.Memory < 0 || cfg.Space < 0 {
 		errs = append(errs, fmt.Errorf("tracker: %v cores, memory %v, space %v: must be 0 or more", cfg.Resources.CPU, cfg.Resources.Memory, cfg.Space))
 	}
+	cfg.Name = cmp.Or(cfg.Name, "tasks policy")
 	n := cfg.Fabric.Hosts()
 	t := &Tracker{
 		cfg: cfg, limits: cfg.Scheduler.Slots(cfg.Slots), needs: cfg.Scheduler.Needs(),
@@ -139,7 +142,7 @@ func New(cfg Config) (*Tracker, error) {
 	}
 	for k := range cfg.Slots {
 		if r, c := t.limits.Running[k], t.limits.Computing[k]; r < 0 || c < 0 || r > 0 && c == 0 {
-			errs = append(errs, fmt.Errorf("tracker: scheduler %T: %d attempts of kind %d of which %d may compute: must be 0 or more, and some must compute", cfg.Scheduler, r, k, c))
+			errs = append(errs, fmt.Errorf("tracker: %s: %d attempts of kind %d of which %d may compute: must be 0 or more, and some must compute", cfg.Name, r, k, c))
 		}
 	}
 	for _, l := range cfg.Fabric.Links() {

@@ -283,11 +283,12 @@ func TestErrors(t *testing.T) {
 		{Launch: []policies.Launch{{}, {}}},
 	} {
 		c := config(f, answers{a})
-		c.Slots[0] = 1
+		c.Slots[0], c.Name = 1, "tasks policy mine"
 		c.Blocks = map[workloads.BlockID][]topo.HostID{0: {0}, 1: {0}}
 		k := must(New(c))
-		if _, err := k.Step(0, JobSubmitted{mapReduce(1, 0, 0, 2, 0, 0)}, Heartbeat{Host: 0}); err == nil {
-			t.Errorf("assignment %+v succeeded", a)
+		_, err := k.Step(0, JobSubmitted{mapReduce(1, 0, 0, 2, 0, 0)}, Heartbeat{Host: 0})
+		if err == nil || !strings.Contains(err.Error(), "tasks policy mine: host 0: ") {
+			t.Errorf("assignment %+v: %v", a, err)
 		}
 	}
 	k := must(New(config(f, fifo())))
