@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"testbed/topo/units"
+	"testbed/topo/words"
 )
 
 // checkUplinks checks that the rate of uplinks is specified exactly once.
@@ -172,7 +173,8 @@ func (s LeafSpine) uplink(hosts []units.Rate) units.Rate {
 // host link 50Mbps, oversubscription 5:1, queue 20ms, MTU 1500".
 func (s LeafSpine) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d leaves x %d hosts, %d spines, host link %v", s.Leaves, s.HostsPerLeaf, s.Spines, s.HostLink)
+	fmt.Fprintf(&b, "%s x %s, %s, host link %v", words.Plural(s.Leaves, "leaf", "leaves"), words.Plural(s.HostsPerLeaf, "host", "hosts"),
+		words.Plural(s.Spines, "spine", "spines"), s.HostLink)
 	switch {
 	case s.Uplink > 0:
 		fmt.Fprintf(&b, ", uplink %v", s.Uplink)
