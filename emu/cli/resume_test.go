@@ -90,7 +90,10 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 7))
 	kept := map[string]time.Time{}
 	moments := 20
-	if testing.Short() {
+	switch {
+	case longtest.Instrumented:
+		moments = 2
+	case testing.Short():
 		moments = 6
 	}
 	kills, had := 0, 0
@@ -206,6 +209,7 @@ func TestMergeRefuses(t *testing.T) {
 // The seed of the command line is that of the run, also in its scenario, whether or not the file states one.
 func TestSeedOfTheCommandLine(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
 	text := strings.Replace(severalTrials, "repeat: 8", "repeat: 1", 1)
 	for name, text := range map[string]string{"stated": text + "seed: 7 # of the file\n", "not": strings.TrimSpace(text), "in": text + "seed: 9\n", "by": "vars: {s: 3}\nseed: ${s}\n" + text} {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"testbed/emu/longtest"
 	"testbed/results/pcap"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
@@ -114,6 +115,7 @@ func leaves(place string, v any, set func(any), f func(place, was string, set fu
 
 func TestEscapesInManifestsAreVisible(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	p := place{dir: t.TempDir()}
 	runs := t.TempDir()
 	dir := filepath.Join(runs, "foreign")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/longtest"
 	"testbed/emu/wasm/wasmtest"
 	"testbed/results/rundir"
 )
@@ -46,6 +47,7 @@ func TestModulesOnQuickstart(t *testing.T) {
 // A module decides as the policy of the program does, in scenarios and on traces. It is part of the run directory, so the
 // run can be replayed and goes on without the original.
 func TestModules(t *testing.T) {
+	longtest.Computes(t)
 	module, err := os.ReadFile(wasmtest.SEBF(t))
 	if err != nil {
 		t.Fatal(err)

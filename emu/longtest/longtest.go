@@ -56,8 +56,8 @@ func Nightly(t testing.TB, why string) {
 // RaceDetector is the reason of a test that leaves something to a pass without the race detector.
 const RaceDetector = "race detector"
 
-// Computes skips the test under the race detector, which makes such a test five times slower: it
-// computes much in one goroutine. make check runs it without the race detector.
+// Computes skips the test under the race detector, which makes such a test five times slower: it computes much in one
+// goroutine, or repeats with other inputs what other tests run under it. make check runs it without the race detector.
 func Computes(t testing.TB) {
 	t.Helper()
 	if Instrumented {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"testbed/emu/kernel/netnstest"
+	"testbed/emu/longtest"
 	"testbed/results/rundir"
 	"testbed/topo/units"
 	"testbed/workloads"
@@ -161,6 +162,7 @@ repeat: 2
 // A run with a scaled half has the sums of the half's files as they are at its end, also if it was interrupted and goes on.
 func TestSumsOfAScaledHalf(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	s := loadText(t, severalArms)
 	whole, err := Simulate(t.Context(), s, Options{Out: t.TempDir(), Version: "v1", CheckScale: workloads.Factor{Num: 2, Den: 1}})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 
+	"testbed/emu/longtest"
 	"testbed/results/pcap"
 )
 
@@ -141,6 +142,7 @@ func cost(t *testing.T, capture []byte) (count, bytesOf uint64) {
 
 // Reading a packet allocates nothing, and a conversation takes at most maxBytes with its share of tables.
 func TestMemoryOfAConversation(t *testing.T) {
+	longtest.Computes(t)
 	const maxSize = 272
 	if size := unsafe.Sizeof(Conversation{}); size > maxSize {
 		t.Errorf("a conversation has %d bytes, want at most %d", size, maxSize)

@@ -249,6 +249,7 @@ const pause = 2 * time.Millisecond
 
 // The same conversation gives the same figures over every link type, in every format.
 func TestLinkTypes(t *testing.T) {
+	longtest.Computes(t)
 	formats := map[string]file{}
 	for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
 		for _, nanos := range []bool{false, true} {
@@ -386,6 +387,7 @@ func TestLinkTypesAgreeWithOtherPrograms(t *testing.T) {
 
 // Records whose length is wrong. The first bytes of each packet are there, with all headers.
 func TestLengthsOfRecords(t *testing.T) {
+	longtest.Computes(t)
 	const cut = 82 // of the longest header here, 14 + 40 + 20
 	for _, f := range framings() {
 		for _, six := range []bool{false, true} {

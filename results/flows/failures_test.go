@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/gopacket/layers"
 
+	"testbed/emu/longtest"
 	"testbed/hosts/wire"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -212,6 +213,7 @@ func TestFailures(t *testing.T) {
 // The captures of a host that crashed end anywhere: whatever is cut off all of them,
 // there is no panic, and a block or flow is never complete before its end.
 func TestCapturesCutAnywhere(t *testing.T) {
+	longtest.Computes(t)
 	for keep := range 12 {
 		for _, host := range []string{a, b, c} {
 			n := newNetwork(t, a, b, c)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/gopacket/layers"
 
+	"testbed/emu/longtest"
 	"testbed/hosts/wire"
 	"testbed/results/pcap"
 	"testbed/topo"
@@ -243,6 +244,7 @@ func TestTaskProblems(t *testing.T) {
 // Whichever packet is missing or damaged, there is no panic, every record that is left has the times of
 // the whole capture, and a missing mark is a problem.
 func TestMapReduceDamaged(t *testing.T) {
+	longtest.Computes(t)
 	whole := newNetwork(t, a, b, c)
 	mapReduce(whole)
 	want := whole.reduce(Options{})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/longtest"
 	"testbed/results/metrics"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
@@ -58,6 +59,7 @@ func TestJoinedTables(t *testing.T) {
 }
 
 func TestJoinedTablesDamaged(t *testing.T) {
+	longtest.Computes(t)
 	for _, tt := range []struct{ file, from, to, err string }{
 		{summary.JobsFile, "fair+hdfs,0,pass,1,1,0,", "fair+hdfs,0,pass,1,1,x,", `jobs.csv:2: coflow: "x": must be a whole number`},
 		{summary.RequestsFile, "fair+hdfs,0,pass,0,1,", "fair+hdfs,0,pass,0,-1,", `requests.csv:2: job: "-1"`},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"testbed/emu/longtest"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
 	"testbed/results/summary"
@@ -37,6 +38,7 @@ func change(t *testing.T, path string, how func(string) string) {
 // A table or summary that was changed after the run is refused by name: by its sum and, where there is
 // no manifest, by its rows.
 func TestChangedTables(t *testing.T) {
+	longtest.Computes(t)
 	for _, bare := range []bool{false, true} {
 		made := rundirtest.Write(t, full())
 		open(t, made)

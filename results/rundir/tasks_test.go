@@ -71,6 +71,7 @@ func TestTaskTables(t *testing.T) {
 }
 
 func TestTaskTablesDamaged(t *testing.T) {
+	longtest.Computes(t)
 	one := taskSpec()
 	one.Arms, one.Repeats = one.Arms[:1], 1
 	for _, tt := range []struct{ from, to, err string }{

@@ -109,6 +109,7 @@ func processorTime() time.Duration {
 // A trace that needs more than allowed is refused before it is laid out, or as soon as the active
 // coflows need more; one that fits runs, with fewer policies in parallel if necessary.
 func TestMemoryIsBounded(t *testing.T) {
+	longtest.Computes(t)
 	policies := []Policy{{Name: "fair"}, {Name: "fifo"}}
 	run := func(trace *workloads.Trace, memory units.Bytes) (*Outcome, error) {
 		return Do(t.Context(), trace, Options{Policies: policies, Memory: memory}, func() time.Duration { return 0 }, nil)
