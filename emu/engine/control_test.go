@@ -155,7 +155,7 @@ func TestNewRejectsPoliciesThatAreNeverCalled(t *testing.T) {
 		latency  time.Duration
 		want     string
 	}{
-		{policies.Triggers{Flows: true}, 0, "Triggers must set Coflows or Every"},
+		{policies.Triggers{Flows: true}, 0, "neither Triggers.Coflows nor Triggers.Every is set"},
 		{policies.Triggers{Coflows: true, Every: -1}, 0, "must be 0 or more"},
 		{policies.Triggers{Coflows: true}, -1, "latency"},
 	} {

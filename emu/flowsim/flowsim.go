@@ -136,7 +136,7 @@ func Run(ctx context.Context, cfg Config, coflows []workloads.Coflow, report fun
 	}
 	s := newSim(cfg, c, coflows, report)
 	if err := s.run(ctx); err != nil {
-		return nil, fmt.Errorf("trace simulation: at %v: %w", s.now.Round(), err)
+		return nil, fmt.Errorf("trace simulation at %v: %w", s.now.Round(), err)
 	}
 	return &s.result, nil
 }

@@ -328,7 +328,7 @@ func (t *trial) engine(after func() (int, error), open func(*external.Policy) er
 	if tasks != nil {
 		decide[catalog.RoleTask] = tasks.Scheduler
 	}
-	for _, role := range catalog.All().Roles() {
+	for _, role := range []string{catalog.RoleCoflow, catalog.RolePlacement, catalog.RoleTask} {
 		names[role] = role + " policy " + named[role].Name
 		if outside := external.Of(decide[role]); outside != nil {
 			names[role] = outside.String()

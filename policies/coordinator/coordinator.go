@@ -65,7 +65,7 @@ func New(p policies.CoflowScheduler, quantum time.Duration, mostKnown bool) (Coo
 	case c.Triggers.Every < 0:
 		return c, fmt.Errorf("interval %v: must be 0 or more", c.Triggers.Every)
 	case c.Triggers.Every == 0 && !c.Triggers.Coflows:
-		return c, errors.New("Triggers must set Coflows or Every, otherwise no flow would ever be sent")
+		return c, errors.New("neither Triggers.Coflows nor Triggers.Every is set: no flow would ever be sent")
 	case quantum > 0 && c.Triggers.Every%quantum != 0:
 		return c, fmt.Errorf("interval %v: must be a multiple of the quantum %v", c.Triggers.Every, quantum)
 	}

@@ -56,7 +56,7 @@ func TestBlacklistSkips(t *testing.T) {
 		s.Cloning.Budget = rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "budget")
 		s.Speculation = Speculation{By: ByLATE, LATE: clone.LATE{Cap: 1, TaskPercentile: 1}}
 		s.Blacklist = clone.Blacklist{Above: rapid.SampledFrom([]float64{0.1, 0.3, 0.5}).Draw(t, "p"), Window: time.Duration(rapid.IntRange(100, 2000).Draw(t, "window")) * time.Millisecond}
-		c := smallJobs(t, f)
+		c := smallJobs(t, f, false)
 		n := c.Unfinished()
 		c.Run(t, s, int(3*time.Minute/c.Between), func(v *policies.TaskView, a *policies.Assignment) {
 			x, listed := c.Instance().(*instance), 0

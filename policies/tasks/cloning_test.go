@@ -63,12 +63,20 @@ func running(v *policies.TaskView, a *policies.Assignment) (attempts, spares map
 	return attempts, spares
 }
 
-// smallJobs returns a cluster of 72 slots with jobs that are often cloned.
-func smallJobs(t *rapid.T, f *topo.Fabric) *policytest.TaskCluster {
+// smallJobs returns a cluster of 72 slots with jobs that are often cloned: in any order, or each while larger ones run.
+func smallJobs(t *rapid.T, f *topo.Fabric, decreasing bool) *policytest.TaskCluster {
+	apart, lengths, least := []time.Duration{200 * time.Millisecond, time.Second, 0}, []time.Duration{3 * time.Second, time.Second, 300 * time.Millisecond}, 2
+	if decreasing {
+		apart, lengths, least = apart[:2], lengths[:2], 6
+	}
+	maps := rapid.SliceOfN(rapid.SampledFrom([]int{1, 12, 2, 8, 4}), least, 8).Draw(t, "maps")
+	if decreasing {
+		slices.SortFunc(maps, func(a, b int) int { return b - a })
+	}
 	var list []policytest.Job
-	for i := range rapid.IntRange(2, 8).Draw(t, "jobs") {
-		list = append(list, policytest.Job{ID: jobs.JobID(i + 1), Submit: time.Duration(i) * rapid.SampledFrom([]time.Duration{0, 200 * time.Millisecond, time.Second}).Draw(t, "apart"), Maps: rapid.SampledFrom([]int{1, 12, 2, 8, 4}).Draw(t, "maps"),
-			Reduces: rapid.IntRange(0, 3).Draw(t, "reduces"), Length: rapid.SampledFrom([]time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second}).Draw(t, "length"), Slow: rapid.IntRange(0, 3).Draw(t, "slow")})
+	for i, n := range maps {
+		list = append(list, policytest.Job{ID: jobs.JobID(i + 1), Submit: time.Duration(i) * rapid.SampledFrom(apart).Draw(t, "apart"), Maps: n,
+			Reduces: rapid.IntRange(0, 3).Draw(t, "reduces"), Length: rapid.SampledFrom(lengths).Draw(t, "length"), Slow: rapid.IntRange(0, 3).Draw(t, "slow")})
 	}
 	c := policytest.NewTaskCluster(f, list)
 	c.Slots = [jobs.TaskKinds]int{8, 4}
@@ -99,11 +107,12 @@ func testBudget(t *testing.T, rule clone.Admission) {
 		s.Cloning.ByFlows = rapid.Bool().Draw(t, "flows")
 		c := policytest.TaskClusters().Draw(t, "cluster")
 		// Kills need a smaller job after larger ones, and a budget for some of them.
-		if rule == clone.Preemption || rapid.Bool().Draw(t, "small jobs") {
-			c = smallJobs(t, f)
+		if rule == clone.Preemption || rapid.IntRange(0, 3).Draw(t, "small jobs") > 0 {
+			c = smallJobs(t, f, rule == clone.Preemption)
 		}
 		if rule == clone.Preemption {
 			s.Cloning.Budget, s.Cloning.Utilization = rapid.SampledFrom([]float64{0.3, 0.2, 0.4}).Draw(t, "budget of preemption"), 1
+			s.Cloning.Straggle = rapid.SampledFrom([]float64{0.05, 0.1}).Draw(t, "p of preemption")
 		}
 		all := 0
 		c.Run(t, s, rapid.IntRange(30, 90).Draw(t, "heartbeats"), func(v *policies.TaskView, a *policies.Assignment) {

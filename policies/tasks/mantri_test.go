@@ -121,7 +121,7 @@ func TestMantriKeepsTasks(t *testing.T) {
 			Restarts: rapid.IntRange(0, 3).Draw(t, "γ"), Risk: rapid.Float64Range(0, 1).Draw(t, "δ"), Gain: rapid.Float64Range(0, 3).Draw(t, "ρ")}
 		c := policytest.TaskClusters().Draw(t, "cluster")
 		if rapid.Bool().Draw(t, "small jobs") {
-			c = smallJobs(t, f)
+			c = smallJobs(t, f, false)
 			c.Slots = [jobs.TaskKinds]int{2, 1}
 		}
 		c.Run(t, s, rapid.IntRange(30, 90).Draw(t, "heartbeats"), func(v *policies.TaskView, a *policies.Assignment) {
