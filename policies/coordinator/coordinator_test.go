@@ -204,8 +204,8 @@ func TestErrors(t *testing.T) {
 		"Wake is -1ns":                       watching.Check(v, &policies.Schedule{Wake: -1}),
 		"<nil>":                              blind.Check(v, &policies.Schedule{Queues: []int{1, 2}, Watch: make([]int64, 2)}),
 		"interval -1ns":                      errorOf(policy{triggers: policies.Triggers{Coflows: true, Every: -1}}, 0),
-		"neither Triggers.Coflows nor Triggers.Every is set":          errorOf(policy{triggers: policies.Triggers{Flows: true}}, 0),
-		"multiple of the quantum 8ms":        errorOf(policy{triggers: policies.Triggers{Every: 12 * ms}}, 8*ms),
+		"neither Triggers.Coflows nor Triggers.Every is set": errorOf(policy{triggers: policies.Triggers{Flows: true}}, 0),
+		"multiple of the quantum 8ms":                        errorOf(policy{triggers: policies.Triggers{Every: 12 * ms}}, 8*ms),
 	} {
 		if got := "<nil>"; err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
