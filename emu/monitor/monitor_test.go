@@ -433,6 +433,9 @@ func TestLinksOfAChartDifferInColour(t *testing.T) {
 			} else if !busy {
 				b.Bytes = a.Bytes
 			}
+			if id == 0 {
+				b.Bytes = a.Bytes + 1_246_000 // 99.7 %
+			}
 			was[id], now[id] = inspect.Sample{At: time.Unix(int64(n), 0), Counters: a}, inspect.Sample{At: time.Unix(int64(n+1), 0), Counters: b}
 		}
 		snapshot := inspect.Snapshot{Testbed: "run", At: time.Unix(int64(n+1), 0), Interval: time.Second, Links: inspect.Links(f, was, now)}
@@ -452,6 +455,9 @@ func TestLinksOfAChartDifferInColour(t *testing.T) {
 	}
 	if len(links) != 8 || !strings.Contains(chart, "leaf3") {
 		t.Errorf("links %v, want eight with those that began later", links)
+	}
+	if !regexp.MustCompile(`<li class="c\d">\S+ 100 %</li>`).MatchString(chart) {
+		t.Errorf("99.7 %% is not shown as 100 %%: %s", chart)
 	}
 }
 

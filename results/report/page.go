@@ -291,13 +291,13 @@ func plainTable(t table) htmlreport.Table {
 
 // checkTable returns every check of every repeat, passed or not.
 func (r *Report) checkTable() *htmlreport.Table {
-	t := &htmlreport.Table{Title: "Every check of every repeat", Head: []string{"arm", "repeat", "check", "measured", "pass", "void", "verdict"}}
+	t := &htmlreport.Table{Title: "Every check of every repeat", Head: []string{"arm", "repeat", "verdict", "check", "measured", "pass", "void"}}
 	add := func(arm, repeat string, level verdict.Level, cells ...string) {
-		row := []htmlreport.Cell{{Text: arm}, {Text: repeat, Figure: !strings.Contains(repeat, ",")}}
+		row := []htmlreport.Cell{{Text: arm}, {Text: repeat, Figure: !strings.Contains(repeat, ",")}, {Text: level.String(), Level: level.String()}}
 		for _, c := range cells {
 			row = append(row, htmlreport.Cell{Text: c})
 		}
-		t.Rows = append(t.Rows, append(row, htmlreport.Cell{Text: level.String(), Level: level.String()}))
+		t.Rows = append(t.Rows, row)
 	}
 	all := func(arm, repeat string, v verdict.Verdict) {
 		for _, c := range v.Checks {

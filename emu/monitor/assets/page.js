@@ -8,7 +8,7 @@ const short = (n, unit) => { // 1500 → 1.5 KB
 	const units = ["", "K", "M", "G", "T"];
 	let i = 0;
 	for (; Math.abs(n) >= 1000 && i < units.length - 1; i++) n /= 1000;
-	return (n >= 100 || Number.isInteger(n) ? n.toFixed(0) : n.toPrecision(2)) + " " + units[i] + unit;
+	return (n >= 99.5 || Number.isInteger(n) ? n.toFixed(0) : n.toPrecision(2)) + " " + units[i] + unit;
 };
 const element = (kind, attributes, text) => {
 	const e = kind === "li" || kind === "td" || kind === "tr" ? document.createElement(kind) : document.createElementNS("http://www.w3.org/2000/svg", kind);
