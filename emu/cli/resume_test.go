@@ -90,10 +90,7 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 7))
 	kept := map[string]time.Time{}
 	moments := 20
-	switch {
-	case longtest.Instrumented:
-		moments = 2
-	case testing.Short():
+	if testing.Short() {
 		moments = 6
 	}
 	kills, had := 0, 0

@@ -308,7 +308,7 @@ func TestInvalidSchedulersAreCaught(t *testing.T) {
 			p.needs = visible | policies.Flows
 			return p
 		}(), "pilot flow twice"},
-		{"is never called", &scheduler{f: free}, "must set Coflows"},
+		{"is never called", &scheduler{f: free}, "neither Triggers.Coflows nor Triggers.Every is set"},
 		{"negative interval", &scheduler{triggers: policies.Triggers{Coflows: true, Every: -1}, f: free}, "interval -1ns"},
 		{"changes Triggers", changingTriggers{&scheduler{triggers: arrivals, f: free}, &moments}, "returned"},
 	} {
