@@ -127,11 +127,11 @@ func inspect(root, id string, write bool) (e Entry, lock *os.File, err error) {
 	case err != nil:
 		return e, nil, fmt.Errorf("inspect testbed %q: %w", id, err)
 	default:
-		free, err := tryLock(lock)
+		free, err := tryLock(lock, syscall.LOCK_EX)
 		if err == nil && !free {
 			// A process that ends may free the lock before its holder is looked up.
 			if e.Holder = holderOf(lock); e.Holder.PID == 0 {
-				free, err = tryLock(lock)
+				free, err = tryLock(lock, syscall.LOCK_EX)
 			}
 		}
 		if err != nil || !free {
@@ -251,7 +251,7 @@ func claim(ctx context.Context, root, id string) (Entry, *os.File, error) {
 			return e, nil, fmt.Errorf("remove testbed %q: %s was killed and has not ended after %v: repeat the command later",
 				id, e.Holder, dyingWait)
 		}
-		if err := sleep(ctx, lockPoll); err != nil {
+		if err := sleep(ctx, dyingPoll); err != nil {
 			return e, nil, fmt.Errorf("remove testbed %q: %s was killed and has not ended: %w", id, e.Holder, err)
 		}
 	}
@@ -397,13 +397,4 @@ func lockRoot(ctx context.Context, root string) (unlock func(), err error) {
 		return nil, errors.Join(fmt.Errorf("lock the directory of testbeds: %w", err), f.Close())
 	}
 	return func() { _ = f.Close() }, nil // closing releases; there is nothing to flush
-}
-
-// tryLock locks f until f is closed. Child processes do not inherit the lock.
-func tryLock(f *os.File) (free bool, err error) {
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == syscall.EWOULDBLOCK {
-		return false, nil
-	}
-	return err == nil, err
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"testbed/results/safefile"
 )
 
@@ -23,8 +25,8 @@ const (
 	dyingWait = 5 * time.Second
 	// lockNotice is the wait after which OnWait is called.
 	lockNotice = time.Second
-	// lockPoll is the longest interval between attempts to lock.
-	lockPoll = 10 * time.Millisecond
+	// dyingPoll is the interval between looks at a killed process.
+	dyingPoll = 10 * time.Millisecond
 )
 
 // ErrLocked is wrapped by the error of Lock if another process has the lock.
@@ -39,31 +41,57 @@ func OnWait(ctx context.Context, notice func(text string)) context.Context {
 }
 
 // Lock locks a file or directory with flock(2) until f is closed; how is syscall.LOCK_EX or
-// LOCK_SH. It waits for other holders until the given time has passed or ctx ends. Child processes
-// do not inherit the lock.
+// LOCK_SH. It waits for other holders until the given time has passed or ctx ends. Those who wait get the lock in
+// turn: the kernel has their queue. After an error the caller must close f. Child processes do not inherit the lock.
 func Lock(ctx context.Context, f *os.File, how int, wait time.Duration) error {
-	start, pause, noticed := time.Now(), lockPoll/16, false
-	for {
-		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
-		if err == nil {
-			return nil
-		}
-		if err != syscall.EWOULDBLOCK && err != syscall.EINTR {
-			return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
-		}
-		waited := time.Since(start)
-		if waited >= wait {
-			return fmt.Errorf("%s: %w by %s", f.Name(), ErrLocked, holderOf(f))
-		}
-		if notice, ok := ctx.Value(waitKey{}).(func(string)); ok && !noticed && waited > lockNotice {
-			noticed = true
-			notice(fmt.Sprintf("waiting at most %v: %s is locked by %s", wait, f.Name(), holderOf(f)))
-		}
-		if err := sleep(ctx, pause); err != nil {
-			return fmt.Errorf("%s: %w by %s: %w", f.Name(), ErrLocked, holderOf(f), err)
-		}
-		pause = min(2*pause, lockPoll)
+	failed := func(err error) error { return &fs.PathError{Op: "lock", Path: f.Name(), Err: err} }
+	free, err := tryLock(f, how)
+	if free {
+		return nil
 	}
+	if err != nil {
+		return failed(err)
+	}
+	// A lock that comes too late is released when the last descriptor of the open file is closed.
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return failed(err)
+	}
+	locked := make(chan error, 1)
+	go func() {
+		err := error(unix.EINTR)
+		for err == unix.EINTR {
+			err = unix.Flock(fd, how)
+		}
+		locked <- errors.Join(err, unix.Close(fd))
+	}()
+	long, end := time.After(lockNotice), time.After(wait)
+	for {
+		select {
+		case err := <-locked:
+			if err != nil {
+				return failed(err)
+			}
+			return nil
+		case <-long:
+			if notice, ok := ctx.Value(waitKey{}).(func(string)); ok {
+				notice(fmt.Sprintf("waiting at most %v: %s is locked by %s", wait, f.Name(), holderOf(f)))
+			}
+		case <-end:
+			return fmt.Errorf("%s: %w by %s", f.Name(), ErrLocked, holderOf(f))
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w by %s: %w", f.Name(), ErrLocked, holderOf(f), context.Cause(ctx))
+		}
+	}
+}
+
+// tryLock locks f until f is closed, if it is free. Child processes do not inherit the lock.
+func tryLock(f *os.File, how int) (free bool, err error) {
+	err = syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+	if err == syscall.EWOULDBLOCK || err == syscall.EINTR {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // sleep waits for some time. The error is the cause of the end of ctx.

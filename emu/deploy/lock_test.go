@@ -158,6 +158,57 @@ func TestWaitForTheRootNamesTheHolder(t *testing.T) {
 	}
 }
 
+// Those who wait for a lock get it in the order in which they came, also if others come all the time.
+func TestLockInTurn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	open := func() *os.File {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	waiting := func() int { // by /proc/locks, which has all files
+		all, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Count(string(all), fmt.Sprintf("-> FLOCK  ADVISORY  WRITE %d ", os.Getpid()))
+	}
+	first := open()
+	if err := Lock(t.Context(), first, syscall.LOCK_EX, lockWait); err != nil {
+		t.Fatal(err)
+	}
+	const others = 20
+	got, errs := make(chan int, others), make(chan error, others)
+	for i := range others {
+		f := open()
+		go func() {
+			err := Lock(t.Context(), f, syscall.LOCK_EX, lockWait)
+			got <- i
+			time.Sleep(time.Millisecond)
+			errs <- errors.Join(err, f.Close())
+		}()
+		for limit := time.Now().Add(lockWait); waiting() <= i; time.Sleep(time.Millisecond) {
+			if time.Now().After(limit) {
+				t.Fatalf("%d wait, want %d", waiting(), i+1)
+			}
+		}
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for want := range others {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+		if i := <-got; i != want {
+			t.Errorf("waiter %d has the lock, want %d", i, want)
+		}
+	}
+}
+
 // A process that is not the owner has the lock of a record: it is named, not the owner.
 func TestRemoveNamesTheHolder(t *testing.T) {
 	root := t.TempDir()

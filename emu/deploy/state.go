@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"testbed/results/safefile"
@@ -189,7 +190,7 @@ func Create(ctx context.Context, root string, s State) (o *Owned, err error) {
 	if o.lock, err = openLock(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR); err != nil {
 		return o, fmt.Errorf("create testbed %q: %w", s.ID, err)
 	}
-	if free, err := tryLock(o.lock); err != nil || !free {
+	if free, err := tryLock(o.lock, syscall.LOCK_EX); err != nil || !free {
 		return o, fmt.Errorf("create testbed %q: lock %s: %w", s.ID, o.lock.Name(), errors.Join(err, ErrLive))
 	}
 	held.Store(o.lock, s.ID)
