@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"testbed/results/safefile"
 )
 
@@ -53,17 +51,17 @@ func Lock(ctx context.Context, f *os.File, how int, wait time.Duration) error {
 		return failed(err)
 	}
 	// A lock that comes too late is released when the last descriptor of the open file is closed.
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return failed(err)
+	fd, _, failure := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), syscall.F_DUPFD_CLOEXEC, 0)
+	if failure != 0 {
+		return failed(failure)
 	}
 	locked := make(chan error, 1)
 	go func() {
-		err := error(unix.EINTR)
-		for err == unix.EINTR {
-			err = unix.Flock(fd, how)
+		err := error(syscall.EINTR)
+		for err == syscall.EINTR {
+			err = syscall.Flock(int(fd), how)
 		}
-		locked <- errors.Join(err, unix.Close(fd))
+		locked <- errors.Join(err, syscall.Close(int(fd)))
 	}()
 	long, end := time.After(lockNotice), time.After(wait)
 	for {
