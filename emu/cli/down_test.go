@@ -245,14 +245,22 @@ func TestNoCommandEscapesDown(t *testing.T) {
 	if netnstest.Emulated() {
 		t.Skip("starts programs faster than emulated processors do")
 	}
-	const rounds, commands, pause = 5, 4, 5 * time.Millisecond
+	const rounds, commands, most, pause = 5, 4, 40, 5 * time.Millisecond // most: at a time, on a slow machine
 	entered, begun := 0, 0
 	for range rounds {
 		p := upLab(t)
-		var started []*exec.Cmd
+		var started []chan struct{} // closed at the end of the command
+		running := make(chan struct{}, most)
 		start := func() {
+			select {
+			case running <- struct{}{}:
+			default:
+				return
+			}
 			host := fmt.Sprintf("h%d-%02d", len(started)%2, len(started)%3)
-			started = append(started, p.start(t, "testbed", "exec", "--testbed", "lab", host, "--", "sleep", "631"))
+			c, done := p.start(t, "testbed", "exec", "--testbed", "lab", host, "--", "sleep", "631"), make(chan struct{})
+			started = append(started, done)
+			go func() { _ = c.Wait(); <-running; close(done) }() // by a signal, or refused
 		}
 		for range commands {
 			start()
@@ -276,13 +284,11 @@ func TestNoCommandEscapesDown(t *testing.T) {
 			}
 		}
 		entered, begun = entered+strings.Count(ended.String(), "sleep 631"), begun+len(started)
-		for _, c := range started {
-			done := make(chan struct{})
-			go func() { _ = c.Wait(); close(done) }() // by a signal, or refused
+		for i, done := range started {
 			select {
 			case <-done:
 			case <-time.After(20 * time.Second):
-				t.Fatalf("process %d is still there", c.Process.Pid)
+				t.Fatalf("command %d is still there", i)
 			}
 		}
 	}
