@@ -39,8 +39,9 @@ func OnWait(ctx context.Context, notice func(text string)) context.Context {
 }
 
 // Lock locks a file or directory with flock(2) until f is closed; how is syscall.LOCK_EX or
-// LOCK_SH. It waits for other holders until the given time has passed or ctx ends. Those who wait get the lock in
-// turn, as the kernel has their queue (a signal costs a place). After an error the caller must close f. Child processes do not inherit the lock.
+// LOCK_SH. It waits for other holders until the given time has passed or ctx ends. Those who wait get
+// the lock in turn, as the kernel has their queue (a signal costs a place). After an error the caller
+// must close f. Child processes do not inherit the lock.
 func Lock(ctx context.Context, f *os.File, how int, wait time.Duration) error {
 	failed := func(err error) error { return &fs.PathError{Op: "lock", Path: f.Name(), Err: err} }
 	free, err := tryLock(f, how)

@@ -112,7 +112,8 @@ func perQueue(o, queue []int, serve func(q int, coflows []int)) {
 	}
 }
 
-// weighted calls serve for each queue that has coflows, whose budget is the newest: its part of the weights of these queues.
+// weighted calls serve for each queue that has coflows, whose budget is the newest: its part of the weights of these
+// queues.
 func weighted(s *policies.Schedule, o, queue []int, weight func(q int) float64, serve func(coflows []int)) {
 	sum := 0.0
 	perQueue(o, queue, func(q int, _ []int) { sum += weight(q) })
