@@ -4,10 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // The sections of a module that meter reads or changes.
 const (
+	sectionCustom   = 0
 	sectionType     = 1
 	sectionImport   = 2
 	sectionFunction = 3
@@ -15,7 +17,9 @@ const (
 	sectionMemory   = 5
 	sectionGlobal   = 6
 	sectionExport   = 7
+	sectionElement  = 9
 	sectionCode     = 10
+	sectionData     = 11
 )
 
 // sectionOrder is the order of sections by ID: that of data counts (12) is before the code.
@@ -52,7 +56,7 @@ func meter(module []byte) ([]byte, error) {
 		if m.left.failed {
 			return nil, errCutOff
 		}
-		if id != 0 { // a custom section may be anywhere
+		if id != sectionCustom { // which may be anywhere
 			if id >= len(sectionOrder) {
 				return nil, fmt.Errorf("unknown section %d", id)
 			}
@@ -112,6 +116,10 @@ func (m *metered) section(id int, r reader) error {
 	}
 	var err error
 	switch id {
+	case sectionCustom:
+		if payload = names(r); payload == nil {
+			return nil
+		}
 	case sectionType:
 		m.types(&r)
 		added(1, 0x60, 0, 0)
@@ -139,14 +147,21 @@ func (m *metered) section(id int, r reader) error {
 		m.memory = r.uint() > 0
 		payload = whole
 	case sectionGlobal:
-		m.globals = r.uint()
+		m.globals = r.list()
 		variable := []byte{i64, 1, 0x42, 0, 0x0b} // i64, mutable, 0
 		added(2, append(variable, variable...)...)
 	case sectionExport:
+		r.list()
 		name := append([]byte{byte(len(workLeft))}, workLeft...)
 		added(1, binary.AppendUvarint(append(name, 3), m.globals+1)...)
+	case sectionElement:
+		err = elements(&r)
+		payload = whole
 	case sectionCode:
 		payload, err = m.code(&r)
+	case sectionData:
+		r.list()
+		payload = whole
 	default:
 		payload = whole
 	}
@@ -168,6 +183,52 @@ func (m *metered) types(r *reader) {
 		r.take(r.uint())
 		m.params = append(m.params, int(params))
 	}
+}
+
+// names returns the part of a custom section that still applies after metering: names of functions, which are in the
+// stacks of errors. It is nil without them.
+func names(r reader) []byte {
+	const section, ofFunctions = "name", 1
+	if string(r.take(r.uint())) != section {
+		return nil
+	}
+	for len(r.b) > 0 && !r.failed {
+		id := r.byte()
+		list := reader{b: r.take(r.uint())}
+		whole := list.b
+		if list.list(); id == ofFunctions && !list.failed {
+			payload := append([]byte{byte(len(section))}, section...)
+			return append(binary.AppendUvarint(append(payload, id), uint64(len(whole))), whole...)
+		}
+	}
+	return nil
+}
+
+// elements checks the lengths of the lists of a section of elements: whoever compiles the module reserves memory for
+// as many as a length says.
+func elements(r *reader) error {
+	for range r.list() {
+		flags := r.uint()
+		if flags&1 == 0 { // active: perhaps a table, and a place in it
+			if flags&2 != 0 {
+				r.uint()
+			}
+			if err := r.constant(); err != nil {
+				return err
+			}
+		}
+		if flags&3 != 0 {
+			r.byte() // kind or type
+		}
+		for range r.list() {
+			if flags&4 == 0 {
+				r.uint()
+			} else if err := r.constant(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // imports rejects all imports except functions.
@@ -283,6 +344,16 @@ func (m *metered) function(r *reader, params int, check []byte) ([]byte, error) 
 	return out, nil
 }
 
+// constant reads a constant expression.
+func (r *reader) constant() error {
+	for op := r.byte(); op != 0x0b && !r.failed; op = r.byte() {
+		if _, err := r.immediates(op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // immediates reads the operands of an instruction. It reports whether it fills or copies memory.
 func (r *reader) immediates(op byte) (bulk bool, err error) {
 	switch {
@@ -357,9 +428,10 @@ func (r *reader) byte() byte {
 	return 0
 }
 
+// uint reads a number of 32 bits.
 func (r *reader) uint() uint64 {
 	n, size := binary.Uvarint(r.b)
-	if size <= 0 {
+	if size <= 0 || n > math.MaxUint32 {
 		r.failed = true
 		return 0
 	}

@@ -3,7 +3,9 @@ package wasm
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -29,10 +31,11 @@ const (
 
 // part is a section, with its elements.
 func part(id byte, elements ...[]byte) []byte {
-	b := binary.AppendUvarint(nil, uint64(len(elements)))
-	for _, e := range elements {
-		b = append(b, e...)
-	}
+	return section(id, append(elements[:0:0], binary.AppendUvarint(nil, uint64(len(elements))), slices.Concat(elements...))...)
+}
+
+func section(id byte, of ...[]byte) []byte {
+	b := slices.Concat(of...)
 	return append(binary.AppendUvarint([]byte{id}, uint64(len(b))), b...)
 }
 
@@ -255,6 +258,41 @@ func opened(t testing.TB, path string) *external.Scheduler {
 	return s
 }
 
+// The runtime reserves memory for as many elements as a list says that it has: no list may be longer than the module.
+func TestLengthsOfLists(t *testing.T) {
+	most := binary.AppendUvarint(nil, math.MaxUint32)
+	for name, list := range map[string][]byte{
+		"globals":              section(6, most),
+		"exports":              section(7, most),
+		"segments of elements": section(9, most),
+		"elements":             section(9, []byte{1, 0, 0x41, 0, 0x0b}, most),
+		"constants":            section(9, []byte{1, 5, 0x70}, most),
+		"parts of data":        section(11, most),
+		"beyond 32 bits":       section(6, binary.AppendUvarint(nil, 1<<40)),
+	} {
+		if _, err := meter(append([]byte("\x00asm\x01\x00\x00\x00"), list...)); !errors.Is(err, errCutOff) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Custom sections are left out, except names of functions.
+	valid := assembled([]byte{0})
+	bounded, err := meter(valid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := section(0, named("name", 1, 4, 1, 3, 1, 'd'))
+	for name, tt := range map[string]struct{ custom, want []byte }{
+		"names of functions":          {names, names},
+		"too many names of functions": {section(0, named("name", 1, 5), most), nil},
+		"names of locals":             {section(0, named("name", 2, 5), most), nil},
+		"another":                     {section(0, named("ab")), nil},
+	} {
+		if got, err := meter(slices.Concat(valid, tt.custom)); err != nil || !bytes.Equal(got, slices.Concat(bounded, tt.want)) {
+			t.Errorf("%s: %v, and other bytes", name, err)
+		}
+	}
+}
+
 // A module that is valid stays valid with a bound on its work, and any bytes are an error or a module.
 func FuzzMeter(f *testing.F) {
 	f.Add(assembled([]byte{0x03, 0x40, 0x0c, 0, 0x0b, 0x42, 0}))
@@ -268,15 +306,14 @@ func FuzzMeter(f *testing.F) {
 		if err != nil {
 			return
 		}
-		was, err := r.CompileModule(t.Context(), module)
-		if err != nil {
+		now, err := r.CompileModule(t.Context(), bounded)
+		if err == nil {
+			now.Close(t.Context())
 			return
 		}
-		defer was.Close(t.Context())
-		now, err := r.CompileModule(t.Context(), bounded)
-		if err != nil {
+		if was, other := r.CompileModule(t.Context(), module); other == nil {
+			was.Close(t.Context())
 			t.Fatalf("%x is valid, and with a bound not: %v", module, err)
 		}
-		now.Close(t.Context())
 	})
 }
