@@ -181,18 +181,20 @@ truth: build
 FUZZTIME  ?= 20s
 FUZZLEAST ?= 200
 fuzz:
-	@mkdir -p bin; failed=0; cache=$$($(GO) env GOCACHE)/fuzz; for d in $$($(GO) list -f '{{.Dir}}' ./...); do p=.$${d#$(CURDIR)}; \
+	@mkdir -p bin; rm -f bin/fuzz-failed.log; cache=$$($(GO) env GOCACHE)/fuzz; \
+	failed() { echo "make fuzz: $$1"; cat bin/fuzz.log; } >>bin/fuzz-failed.log; \
+	for d in $$($(GO) list -f '{{.Dir}}' ./...); do p=.$${d#$(CURDIR)}; \
 		targets=$$(sed -n 's/^func \(Fuzz[^(]*\)(.*/\1/p' $$p/*_test.go 2>/dev/null); [ -n "$$targets" ] || continue; \
-		$(GO) test -c -vet=off -ldflags='-s -w' -fuzz=. -o bin/fuzz.test $$p || { failed=1; continue; }; \
+		$(GO) test -c -vet=off -ldflags='-s -w' -fuzz=. -o bin/fuzz.test $$p >bin/fuzz.log 2>&1 || { failed "$$p"; continue; }; \
 		for f in $$targets; do \
 			(cd $$p && $(CURDIR)/bin/fuzz.test -test.run='^$$' -test.fuzz="^$$f$$" -test.fuzztime=$(FUZZTIME) -test.fuzzminimizetime=10x \
 				-test.fuzzcachedir="$$cache/$$p" -test.timeout=10m -test.paniconexit0) >bin/fuzz.log 2>&1; code=$$?; \
-			if [ $$code != 0 ] && { grep -q 'Failing input written\|panic\|hung or terminated' bin/fuzz.log || ! grep -q '^ *context deadline exceeded$$' bin/fuzz.log; }; then \
-				cat bin/fuzz.log; failed=1; continue; fi; \
 			n=$$(sed -n 's/^fuzz: elapsed: .*, execs: \([0-9]*\) .*/\1/p' bin/fuzz.log | tail -n 1); \
 			echo "$$p $$f: $${n:-0} executions in $(FUZZTIME)"; \
-			if [ "$${n:-0}" -lt $(FUZZLEAST) ]; then cat bin/fuzz.log; echo "make fuzz: $$f: expected $(FUZZLEAST) executions or more (FUZZLEAST)" >&2; failed=1; fi; \
-		done; done; exit $$failed
+			if [ $$code != 0 ] && { grep -q 'Failing input written\|panic\|hung or terminated' bin/fuzz.log || ! grep -q '^ *context deadline exceeded$$' bin/fuzz.log; }; then \
+				failed "$$p $$f"; \
+			elif [ "$${n:-0}" -lt $(FUZZLEAST) ]; then failed "$$p $$f: expected $(FUZZLEAST) executions or more (FUZZLEAST)"; fi; \
+		done; done; [ ! -e bin/fuzz-failed.log ] || { cat bin/fuzz-failed.log >&2; exit 1; }
 
 clean:
 	rm -rf bin

@@ -27,8 +27,7 @@ func TestOwnModule(t *testing.T) {
 		return string(out)
 	}
 	const example = "policies/example"
-	in(example, "go", "vet", ".")
-	in(example, "go", "test", ".")
+	in(example, "go", "test", "-vet=off", ".") // vet would read all packages that the module needs
 	program := filepath.Join(dir, "example")
 	in(example, "go", "build", "-o", program, ".")
 	for name, text := range map[string]string{
