@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"testbed/emu/longtest"
 )
 
 // commands returns root and every command below it that help shows.
@@ -104,6 +106,7 @@ func TestCommandsAreDescribed(t *testing.T) {
 // scripts/ exist.
 func TestExamplesParse(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	n := 0
 	for _, c := range commands(Command()) {
 		for line := range strings.Lines(c.Example) {

@@ -12,6 +12,7 @@ import (
 
 	"testbed/emu/deploy"
 	"testbed/emu/kernel/netnstest"
+	"testbed/emu/longtest"
 	"testbed/results/tooltest"
 )
 
@@ -69,6 +70,7 @@ func userNamespaces() bool {
 // anything.
 func TestDoctorAgreesWithRunAndUp(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	tooltest.Need(t, "unshare", "setpriv")
 	netnstest.Require(t)
 	for i, e := range environments("") {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"testbed/emu/longtest"
 	"testbed/results/pcap"
 	"testbed/results/tooltest"
 )
@@ -234,6 +235,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 // argument, a value in a scenario or a line of a file that is no trace.
 func TestErrorsRepeatLittle(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	dir := t.TempDir()
 	long := strings.Repeat("9", 100000)
 	file := func(name, text string) string {

@@ -80,6 +80,7 @@ func onlyRun(t *testing.T, dir string) string {
 // one that was split into four parts. Trials that had ended are not executed again.
 func TestKilledSimulationGoesOn(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
 	if err := os.WriteFile(filepath.Join(p.dir, "scenario.yaml"), []byte(severalTrials), 0o644); err != nil {
 		t.Fatal(err)
@@ -171,6 +172,7 @@ func TestKilledSimulationGoesOn(t *testing.T) {
 // Parts of different scenarios are refused, with the keys that differ, and so are trials that were changed.
 func TestMergeRefuses(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	p := place{t.TempDir(), filepath.Join(t.TempDir(), "state")}
 	for name, seed := range map[string]string{"a": "", "b": "seed: 7\n"} {
 		if err := os.WriteFile(filepath.Join(p.dir, name+".yaml"), []byte(strings.Replace(severalTrials, "repeat: 8", "repeat: 2", 1)+seed), 0o644); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"testbed/emu/longtest"
 	"testbed/results/rundir"
 	"testbed/results/schema"
 	"testbed/workloads"
@@ -18,6 +19,7 @@ import (
 // first.
 func TestJobsAlone(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	const text = `
 name: alone
 fabric: {leaves: 3, hosts_per_leaf: 2, spines: 1, host_link: 40Mbps, oversubscription: "2:1"}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/longtest"
 	"testbed/emu/scenario"
 	"testbed/policies/catalog"
 	"testbed/results/compare"
@@ -190,6 +191,7 @@ func TestCompareRefusals(t *testing.T) {
 // Runs may differ in the keys that are named, if their workloads are equal.
 func TestCompareVarying(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	a := simulate(t, comparable12, "v1")
 	b := simulate(t, comparable12, "v2", "host_link: 20Mbps", "host_link: 25Mbps", "queue: 20ms", "queue: 10ms")
 	r, err := Compare([]string{a, b}, CompareOptions{Version: "v2", Varying: []string{"fabric.host_link", "fabric.queue", VaryVersion, VaryMachine}})
@@ -235,6 +237,7 @@ func TestCompareVarying(t *testing.T) {
 // Runs of several seeds are compared seed by seed: their pairs are those of all seeds.
 func TestComparePoolsSeeds(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	seeded := func(n, link string) string {
 		return simulate(t, comparable12, "v1", "repeat: 2", "repeat: 2\nseed: "+n, "host_link: 20Mbps", "host_link: "+link)
 	}

@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"testbed/emu/engine"
+	"testbed/emu/longtest"
 	"testbed/results/flows"
 	"testbed/topo"
 	"testbed/topo/units"
@@ -165,6 +166,7 @@ func phased(t *testing.T, phase string) *run {
 // not in the same rack.
 func TestAttemptsEqualThoseOfASmallSimulator(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	const draws = 24
 	together, random := phased(t, "together"), phased(t, "random")
 	more := 0

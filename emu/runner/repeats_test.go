@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/longtest"
 	"testbed/results/metrics"
 	"testbed/results/rundir"
 	"testbed/results/rundir/rundirtest"
@@ -44,6 +45,7 @@ func tablesOf(t *testing.T, dir string) map[string]map[string]string {
 // and merged from parts.
 func TestLooksDecideRepeats(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	s := loadText(t, adaptive)
 	simulate := func(c Choice) string {
 		out, err := Simulate(t.Context(), s, Options{Out: t.TempDir(), Version: "v1", Choice: c})

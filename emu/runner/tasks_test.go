@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"testbed/emu/longtest"
 	"testbed/results/flows"
 	"testbed/results/rundir"
 	"testbed/results/schema"
@@ -228,6 +229,7 @@ func TestShuffleBarrier(t *testing.T) {
 // Limiters of racks on a network without oversubscription do on average what oversubscribed links do.
 func TestSimulateRackLimit(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	average := func(text string) float64 {
 		o, err := Simulate(t.Context(), loadText(t, text), Options{Out: t.TempDir()})
 		if err != nil {

@@ -46,6 +46,7 @@ func sameReport(t *testing.T, dir string) {
 // A simulation is reported on again from its trials.
 func TestReportOfASimulation(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	for name, text := range map[string]string{"blocks": severalArms, "tasks": taskWork} {
 		t.Run(name, func(t *testing.T) {
 			out, err := Simulate(t.Context(), loadText(t, text), Options{Out: t.TempDir(), Version: "v1"})
@@ -61,6 +62,7 @@ func TestReportOfASimulation(t *testing.T) {
 // of the uplinks at 2:1 is the same bytes at 1:1.
 func TestArmsWithTheirOwnFabrics(t *testing.T) {
 	t.Parallel()
+	longtest.Computes(t)
 	s := loadText(t, `
 name: set
 fabric: {leaves: 2, spines: 1, hosts_per_leaf: 8, host_link: 20Mbps, oversubscription: "2:1", queue: 20ms}
