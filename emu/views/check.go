@@ -144,10 +144,12 @@ func (w *watched) cluster(n int, byID bool) error {
 		return policytest.CheckScheduler(watchedCoflow{w, p}, c, other)
 	case policies.TaskScheduler:
 		return policytest.CheckTasks(watchedTasks{w, p}, policytest.TaskClusters().Example(n), policytest.TaskClusters().Example(n+1), taskDecisions)
-	case policies.Batcher:
-		return policytest.PlacerCases().Example(n).Check(watchedBatcher{watchedPlacer{w, p}, p})
 	case policies.Placer:
-		return policytest.PlacerCases().Example(n).Check(watchedPlacer{w, p})
+		c, other := policytest.Clusters().Example(n), policytest.Clusters().Example(n+1)
+		if b, ok := p.(policies.Batcher); ok {
+			return policytest.CheckPlacer(watchedBatcher{watchedPlacer{w, p}, b}, c, other)
+		}
+		return policytest.CheckPlacer(watchedPlacer{w, p}, c, other)
 	}
 	return fmt.Errorf("policy %T has no contract", w.made)
 }

@@ -15,7 +15,6 @@ import (
 	"testbed/policies/placement"
 	"testbed/policies/policytest"
 	"testbed/topo/units"
-	"testbed/workloads"
 )
 
 // Names are sorted, each is there once, and the examples of a role are among them.
@@ -200,8 +199,8 @@ func TestPlacementVariants(t *testing.T) {
 					continue
 				}
 				for i := range clusters {
-					v, other, b := policytest.PlacerViews().Example(i), policytest.PlacerViews().Example(i+clusters), workloads.Block{ID: 1, Size: units.MB, Replicas: 2, Packet: units.KB, Window: 1}
-					if err := policytest.CheckPlacer(p, v, other, b, uint64(i)); err != nil && (params["faults"] != int64(0) || !strings.Contains(err.Error(), "in one rack")) {
+					c, other := policytest.Clusters().Example(i), policytest.Clusters().Example(i+clusters)
+					if err := policytest.CheckPlacer(p, c, other); err != nil && (params["faults"] != int64(0) || !strings.Contains(err.Error(), "in one rack")) {
 						t.Errorf("%v, cluster %d: %v", params, i, err)
 						break
 					}

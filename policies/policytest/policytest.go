@@ -8,10 +8,12 @@
 package policytest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -21,172 +23,181 @@ import (
 	"testbed/workloads"
 )
 
-// Placer fails t if the policy breaks the contract of policies.Placer on any of several
-// random Views and blocks. A policies.Batcher is also tested on random waiting requests.
+// Placer fails t if the policy breaks the contract of policies.Placer, or that of policies.Batcher if it is one, at any
+// block of several random clusters.
 func Placer(t rapid.TB, p policies.Placer) {
 	t.Helper()
 	rapid.Check(t, func(t *rapid.T) {
-		if err := PlacerCases().Draw(t, "case").Check(p); err != nil {
+		c, other := Clusters().Draw(t, "cluster"), Clusters().Draw(t, "other cluster")
+		if err := CheckPlacer(p, c, other); err != nil {
 			t.Fatalf("%T: %v", p, err)
 		}
 	})
 }
 
-// PlacerCase is what a policy is tested with: Views, a block with its seed, and waiting requests.
-type PlacerCase struct {
-	View, Other *policies.PlacementView
-	Block       workloads.Block
-	Seed        uint64
-	Waiting     []policies.Request
+// placing is a policy in the engine of a cluster. It calls a function for each block.
+type placing struct {
+	policies.Placer
+	needs, shown policies.Facts // of the policy, and of the engine
+	every        time.Duration
+	seed         uint64
+	place        func(*asked)
+	err          error // the first problem
 }
 
-// PlacerCases generates random cases.
-func PlacerCases() *rapid.Generator[PlacerCase] {
-	return rapid.Custom(func(t *rapid.T) PlacerCase {
-		c := PlacerCase{View: PlacerViews().Draw(t, "view"), Other: PlacerViews().Draw(t, "other view")}
-		c.Block = blockFor(c.View).Draw(t, "block")
-		c.Seed = rapid.Uint64().Draw(t, "seed")
-		c.Waiting = requests(c.View).Draw(t, "waiting")
-		return c
+// asked is a call of Place.
+type asked struct {
+	view   *policies.PlacementView
+	block  workloads.Block
+	hosts  []topo.HostID
+	failed error
+}
+
+// noPlace ends a cluster unless a host is lost.
+type noPlace struct{}
+
+func (noPlace) Error() string { return "the policy does not place a block" }
+
+// CheckPlacer checks the contract at every block of a cluster. An engine shows what the policy needs, and then another one
+// all facts. Between two calls for a block, the policy is called for the other cluster.
+func CheckPlacer(p policies.Placer, c, other *Cluster) error {
+	x := &placing{Placer: p, needs: p.Needs(), seed: c.config.Seed}
+	if b, ok := p.(policies.Batcher); ok {
+		if x.every = b.Every(); x.every < 0 || x.every != b.Every() {
+			return fmt.Errorf("method Every returned %v, then %v: must be constant and 0 or more", x.every, b.Every())
+		}
+	}
+	var away *asked
+	var seen []*asked
+	x.run(*other, x.needs, func(a *asked) { away, a.failed = a, noPlace{} })
+	x.run(*c, x.needs, func(a *asked) {
+		seen = append(seen, a)
+		x.call(a)
+		x.repeat(*a, "two identical calls of Place return different hosts")
 	})
+	x.run(*c, everything, func(a *asked) {
+		first := *seen[0]
+		seen = seen[1:]
+		a.hosts, a.failed = first.hosts, first.failed
+		x.err = checkHosts(&first)
+		if away != nil {
+			x.call(away)
+		}
+		x.repeat(first, "Place depends on an earlier View")
+		x.repeat(*a, "Place depends on facts that Needs does not declare")
+		first.block.ID += 1000
+		x.repeat(first, "Place depends on the ID of the block")
+	})
+	return x.err
 }
 
-// Check checks the contract for the case, which it uses up.
-func (c PlacerCase) Check(p policies.Placer) error {
-	if err := CheckPlacer(p, c.View, c.Other, c.Block, c.Seed); err != nil {
-		return err
+// run shows facts of a cluster, until there is a problem.
+func (x *placing) run(c Cluster, facts policies.Facts, place func(*asked)) {
+	if x.err != nil {
+		return
 	}
-	if q, ok := p.(policies.Batcher); ok {
-		return checkBatcher(q, c.Waiting)
+	x.shown, x.place, c.config.Placement = facts, place, x
+	nothing := func(*policies.CoflowView, *policies.Schedule) {}
+	coflows := coflowPolicy{triggers: policies.Triggers{Coflows: true}, decide: nothing}
+	err := c.Run(coflows, 0, func(_, _ *policies.CoflowView, _ *policies.Schedule) error { return nil })
+	if x.err == nil && !errors.Is(err, noPlace{}) {
+		x.err = err
 	}
-	return nil
 }
 
-// checkBatcher checks the contract of policies.Batcher for waiting requests.
-func checkBatcher(p policies.Batcher, waiting []policies.Request) error {
-	if every := p.Every(); every < 0 || every != p.Every() {
-		return fmt.Errorf("method Every returned %v, then %v: must be constant and 0 or more", every, p.Every())
+// call asks the policy unless there is a problem.
+func (x *placing) call(a *asked) {
+	if x.err != nil {
+		return
 	}
-	before := slices.Clone(waiting)
+	v, scratch := clonePlacement(a.view), slices.Repeat([]topo.HostID{-1}, len(a.view.Hosts))
+	if a.hosts != nil { // the first call has none
+		v.Scratch = scratch
+	}
+	random := workloads.Stream(x.seed, "placement", int(a.block.ID)%1000) // of the block, whatever its ID is changed to
+	hosts, failed := x.Placer.Place(v, a.block, random)
+	v.Scratch = nil
+	switch {
+	case errors.As(failed, &policies.OutsideError{}):
+		x.err = failed
+	case !reflect.DeepEqual(v, a.view):
+		x.err = errors.New("method Place modified the View")
+	case x.Placer.Needs() != x.needs:
+		x.err = fmt.Errorf("method Needs returned %v, before %v", x.Placer.Needs(), x.needs)
+	}
+	overwritePlacement(v)
+	fill(scratch, -1)
+	a.hosts, a.failed = slices.Clone(hosts), failed
+	fill(hosts, -1) // the caller owns the result
+}
+
+// repeat asks again, and compares the answers.
+func (x *placing) repeat(a asked, problem string) {
+	hosts, failed := a.hosts, a.failed
+	x.call(&a)
+	if x.err == nil && (!slices.Equal(a.hosts, hosts) || (a.failed != nil) != (failed != nil)) {
+		x.err = fmt.Errorf("%s: %v (%v), before %v", problem, a.hosts, a.failed, hosts)
+	}
+}
+
+func (x *placing) Needs() policies.Facts { return x.shown }
+func (x *placing) Every() time.Duration  { return x.every }
+
+func (x *placing) Place(v *policies.PlacementView, b workloads.Block, _ *rand.Rand) ([]topo.HostID, error) {
+	a := &asked{view: clonePlacement(v), block: b}
+	if x.err == nil {
+		x.place(a)
+	}
+	switch {
+	case x.err != nil:
+		return nil, policies.OutsideError{Err: x.err}
+	case a.failed != nil:
+		return nil, noPlace{}
+	}
+	return slices.Clone(a.hosts), nil
+}
+
+// Order checks what the engine does not.
+func (x *placing) Order(waiting []policies.Request) []int {
+	p, before := x.Placer.(policies.Batcher), slices.Clone(waiting)
 	order := p.Order(waiting)
 	if !slices.Equal(waiting, before) {
-		return fmt.Errorf("method Order modified the requests")
+		x.err = errors.New("method Order modified the requests")
+	} else if again := p.Order(waiting); !slices.Equal(again, order) {
+		x.err = fmt.Errorf("two identical calls of Order returned %v and %v", order, again)
 	}
-	seen := make([]bool, len(waiting))
-	for _, i := range order {
-		if i < 0 || i >= len(seen) || seen[i] || len(order) != len(seen) {
-			return fmt.Errorf("order %v of %d requests: must contain each of them once", order, len(waiting))
-		}
-		seen[i] = true
-	}
-	if len(order) != len(waiting) {
-		return fmt.Errorf("order %v of %d requests: must contain each of them once", order, len(waiting))
-	}
-	if again := p.Order(waiting); !slices.Equal(again, order) {
-		return fmt.Errorf("two identical calls of Order returned %v and %v", order, again)
-	}
-	return nil
+	return order
 }
 
-// CheckPlacer checks the contract for the block b on the View v, with a random source
-// from seed. Between two calls for v, the policy is called for the other View.
-func CheckPlacer(p policies.Placer, v, other *policies.PlacementView, b workloads.Block, seed uint64) error {
-	needs := p.Needs()
-	shown := MaskPlacement(v, needs)
-	call := func(v *policies.PlacementView, b workloads.Block) ([]topo.HostID, error) {
-		v = clonePlacement(v)
-		scratch := slices.Repeat([]topo.HostID{-1}, len(v.Hosts))
-		v.Scratch = scratch
-		defer func() {
-			overwritePlacement(v)
-			for i := range scratch {
-				scratch[i] = -1
-			}
-		}()
-		return p.Place(v, b, rand.New(rand.NewPCG(seed, 1)))
-	}
-	before := clonePlacement(shown)
-	hosts, err := p.Place(shown, b, rand.New(rand.NewPCG(seed, 1)))
-	if !reflect.DeepEqual(shown, before) {
-		return fmt.Errorf("method Place modified the View")
-	}
-	overwritePlacement(shown)
-	shown = before
-	if err := checkHosts(shown, b, hosts, err); err != nil {
-		return err
-	}
-	first, failed := slices.Clone(hosts), err != nil
-	for i := range hosts {
-		hosts[i] = -1 // the caller owns the result
-	}
-	repeat := func(problem string, v *policies.PlacementView, b workloads.Block) error {
-		if got, err := call(v, b); !slices.Equal(got, first) || (err != nil) != failed {
-			return fmt.Errorf("%s: %v (%v), before %v", problem, got, err, first)
-		}
-		return nil
-	}
-	if err := repeat("two identical calls of Place return different hosts", shown, b); err != nil {
-		return err
-	}
-	if b.Replicas <= len(other.Hosts) && int(b.Client) < len(other.Hosts) {
-		_, _ = call(MaskPlacement(other, needs), b)
-	}
-	if err := repeat("Place depends on an earlier View", shown, b); err != nil {
-		return err
-	}
-	if p.Needs() != needs {
-		return fmt.Errorf("method Needs returned %v, before %v", p.Needs(), needs)
-	}
-	if err := repeat("Place depends on facts that Needs does not declare", clonePlacement(v), b); err != nil {
-		return err
-	}
-	b.ID += 1000
-	return repeat("Place depends on the ID of the block", shown, b)
-}
-
-// checkHosts rejects results of Place that are invalid for the View v, as the policy saw
-// it. Room on disks is judged by v.
-func checkHosts(v *policies.PlacementView, b workloads.Block, hosts []topo.HostID, err error) error {
-	room, roomElsewhere := 0, false
+// checkHosts rejects answers that are invalid for the View, as the policy saw it, although the engine accepts them. Room on
+// disks is judged by the View.
+func checkHosts(a *asked) error {
 	fits := func(h topo.HostID, blocks units.Bytes) bool {
-		s := v.Hosts[h]
-		return !s.Lost && (s.Disk == 0 || s.Disk-s.Used >= blocks*b.Size)
-	}
-	for h := range topo.HostID(len(v.Hosts)) {
-		if fits(h, 1) {
-			room++
-		}
-	}
-	if err != nil {
-		if room >= b.Replicas {
-			return fmt.Errorf("placement of %d replicas failed although %d hosts have room: %w", b.Replicas, room, err)
-		}
-		return nil
-	}
-	if len(hosts) != b.Replicas {
-		return fmt.Errorf("%d hosts %v for %d replicas", len(hosts), hosts, b.Replicas)
+		s := a.view.Hosts[h]
+		return !s.Lost && (s.Disk == 0 || s.Disk-s.Used >= blocks*a.block.Size)
 	}
 	racks := map[topo.RackID]bool{}
-	for i, h := range hosts {
-		switch {
-		case h < 0 || int(h) >= len(v.Hosts):
-			return fmt.Errorf("host %d of %v: must be from 0 to %d", h, hosts, len(v.Hosts)-1)
-		case slices.Contains(hosts[:i], h):
-			return fmt.Errorf("two replicas on host %d: %v", h, hosts)
-		case v.Hosts[h].Lost:
-			return fmt.Errorf("host %d of %v is lost", h, hosts)
-		case !fits(h, 1):
-			return fmt.Errorf("host %d of %v has no room for %v", h, hosts, b.Size)
+	for _, h := range a.hosts {
+		if !fits(h, 1) {
+			return fmt.Errorf("host %d of %v has no room for %v", h, a.hosts, a.block.Size)
 		}
-		racks[v.Fabric.RackOf(h)] = true
+		racks[a.view.Fabric.RackOf(h)] = true
 	}
 	// No policy has a reason to skip a host with room for many blocks.
 	const ample = 8
-	for h := range topo.HostID(len(v.Hosts)) {
-		roomElsewhere = roomElsewhere || fits(h, ample) && !racks[v.Fabric.RackOf(h)]
+	room, roomElsewhere := 0, false
+	for h := range topo.HostID(len(a.view.Hosts)) {
+		if fits(h, 1) {
+			room++
+		}
+		roomElsewhere = roomElsewhere || fits(h, ample) && !racks[a.view.Fabric.RackOf(h)]
 	}
-	if b.Replicas >= 2 && len(racks) == 1 && roomElsewhere {
-		return fmt.Errorf("all of %v in one rack although another has room: a single fault loses the block", hosts)
+	n := a.block.Replicas
+	switch {
+	case a.failed != nil && room >= n:
+		return fmt.Errorf("placement of %d replicas failed although %d hosts have room: %w", n, room, a.failed)
+	case a.failed == nil && n >= 2 && len(racks) == 1 && roomElsewhere:
+		return fmt.Errorf("all of %v in one rack although another has room: a single fault loses the block", a.hosts)
 	}
 	return nil
 }

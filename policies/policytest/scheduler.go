@@ -54,7 +54,7 @@ type coflowInstances struct {
 	last     *policies.CoflowView // of the newest decision
 }
 
-// CheckScheduler checks the contract at every moment of a cluster, and then without coflows. It uses up both clusters.
+// CheckScheduler checks the contract at every moment of a cluster, and then without coflows.
 func CheckScheduler(s policies.CoflowScheduler, c, other *Cluster) error {
 	return checkScheduler(s, c, other, true)
 }
@@ -73,8 +73,9 @@ func checkScheduler(s policies.CoflowScheduler, c, other *Cluster, renamed bool)
 		x.renamed = s.New()
 	}
 	drives := coflowPolicy{x.needs, x.triggers, false, func(*policies.CoflowView, *policies.Schedule) {}}
-	other.rounds = 0
-	err := other.Run(drives, x.needs, func(v, _ *policies.CoflowView, _ *policies.Schedule) error {
+	once := *other
+	once.rounds = 0
+	err := once.Run(drives, x.needs, func(v, _ *policies.CoflowView, _ *policies.Schedule) error {
 		x.away = v
 		return nil
 	})

@@ -60,33 +60,6 @@ func sizes() *rapid.Generator[units.Bytes] {
 		func(n int64) units.Bytes { return units.Bytes(n) })
 }
 
-// PlacerViews generates unmasked Views for placement policies: clusters with loads, used
-// disks and recent placements.
-func PlacerViews() *rapid.Generator[*policies.PlacementView] {
-	return rapid.Custom(func(t *rapid.T) *policies.PlacementView {
-		v := &policies.PlacementView{Cluster: baseCluster(t)}
-		fillHosts(t, v.Cluster)
-		fillRacks(t, v)
-		for i := range rapid.IntRange(0, 4).Draw(t, "placements") {
-			hosts := rapid.Permutation(allHosts(v)).Draw(t, "placed on")
-			v.Placements = append(v.Placements, policies.Placement{
-				At: max(v.Now-time.Duration(rapid.Int64Range(0, 3e9).Draw(t, "ago")), 0), Block: workloads.BlockID(i), Client: hosts[0],
-				Size: units.Bytes(rapid.Int64Range(1, 1e9).Draw(t, "placed size")), Hosts: hosts[:min(len(hosts), 3)],
-			})
-		}
-		slices.SortStableFunc(v.Placements, func(a, b policies.Placement) int { return int(a.At - b.At) })
-		return v
-	})
-}
-
-func allHosts(v *policies.PlacementView) []topo.HostID {
-	out := make([]topo.HostID, len(v.Hosts))
-	for h := range out {
-		out[h] = topo.HostID(h)
-	}
-	return out
-}
-
 // fillHosts draws the state of the hosts as known from heartbeats and decisions. One in
 // four clusters has small disks, on which a block may fit nowhere.
 func fillHosts(t *rapid.T, v *policies.Cluster) {
@@ -108,53 +81,6 @@ func fillHosts(t *rapid.T, v *policies.Cluster) {
 		}
 		v.Hosts[h] = s
 	}
-}
-
-// fillRacks draws the loads of racks and links, and zones.
-func fillRacks(t *rapid.T, v *policies.PlacementView) {
-	v.LargestBlock = units.Bytes(rapid.Int64Range(0, 2e9).Draw(t, "largest block"))
-	for r := range v.Fabric.Racks() {
-		var s policies.RackState
-		if v.Fabric.Spines() > 0 {
-			link := int64(v.Capacity[v.Fabric.LeafDown(topo.RackID(r), 0)])
-			s.Rx, s.Tx = units.Rate(rapid.Int64Range(0, link).Draw(t, "rack rx")), units.Rate(rapid.Int64Range(0, link).Draw(t, "rack tx"))
-		}
-		v.Racks = append(v.Racks, s)
-	}
-	if zones := rapid.IntRange(0, 3).Draw(t, "zones"); zones > 0 {
-		for range v.Fabric.Racks() {
-			v.Zone = append(v.Zone, rapid.IntRange(0, zones-1).Draw(t, "zone"))
-		}
-	}
-	for _, rate := range v.Capacity {
-		v.Load = append(v.Load, units.Rate(rapid.Int64Range(0, int64(rate)).Draw(t, "load")))
-	}
-}
-
-// requests generates waiting requests.
-func requests(v *policies.PlacementView) *rapid.Generator[[]policies.Request] {
-	return rapid.Custom(func(t *rapid.T) (out []policies.Request) {
-		at := time.Duration(0)
-		for i := range rapid.IntRange(0, 8).Draw(t, "requests") {
-			at += time.Duration(rapid.Int64Range(0, 3).Draw(t, "after"))
-			b := blockFor(v).Draw(t, "requested")
-			b.ID = workloads.BlockID(i)
-			out = append(out, policies.Request{Block: b, At: at, Left: rapid.IntRange(1, 4).Draw(t, "left")})
-		}
-		return out
-	})
-}
-
-// blockFor generates a block that a client of the cluster writes.
-func blockFor(v *policies.PlacementView) *rapid.Generator[workloads.Block] {
-	return rapid.Custom(func(t *rapid.T) workloads.Block {
-		return workloads.Block{
-			ID: 7, Writer: 3, Client: topo.HostID(rapid.IntRange(0, len(v.Hosts)-1).Draw(t, "client")),
-			Size:     units.Bytes(rapid.Int64Range(1, 1e9).Draw(t, "block size")),
-			Replicas: rapid.IntRange(1, min(4, len(v.Hosts))).Draw(t, "replicas"),
-			Packet:   64 * units.KB, Window: 80,
-		}
-	})
 }
 
 // clone returns a copy of a View that shares no memory that a policy could modify.
