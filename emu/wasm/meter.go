@@ -204,7 +204,7 @@ func names(r reader) []byte {
 	return nil
 }
 
-// elements checks the lengths of the lists of a section of elements: whoever compiles the module reserves memory for
+// elements checks the lengths of the lists of a section of elements: the compiler of the module reserves memory for
 // as many as a length says.
 func elements(r *reader) error {
 	for range r.list() {
