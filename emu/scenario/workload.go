@@ -375,7 +375,7 @@ func offered(f *topo.Fabric, coflows []workloads.Coflow) string {
 		}
 	}
 	return fmt.Sprintf("coflows: %v between racks, which take %v on the links of the busiest rack (%v) and %v on those of the average rack; the last arrives at %v",
-		about(total), longest.Round(time.Millisecond), slowest, (sum / time.Duration(2*f.Racks())).Round(time.Millisecond), coflows[len(coflows)-1].Arrival.Round(time.Millisecond))
+		about(total), longest.Round(time.Millisecond), slowest.Rounded(), (sum / time.Duration(2*f.Racks())).Round(time.Millisecond), coflows[len(coflows)-1].Arrival.Round(time.Millisecond))
 }
 
 // drawn returns the workload of an item that is drawn at random or read from a file, with notes on it.
@@ -404,7 +404,7 @@ func (s *Scenario) drawn(i int, f *topo.Fabric, seed uint64) (w workloads.Worklo
 		note("%d jobs, one every %v on average, the last at %v; %d of them shuffle %v, all write %v%s; offered load %.1f%% of the links toward %s",
 			len(w.Jobs), report.Interval.Round(time.Millisecond), w.Jobs[len(w.Jobs)-1].Arrival.Round(time.Millisecond), len(w.Coflows), about(report.Shuffled), about(report.Written),
 			smallNote(report.Small), 100*report.Load, inwardEnds(f))
-		note("assumed rates of a reducer: fetch %v, write %v", spec.ShuffleRate, spec.WriteRate)
+		note("assumed rates of a reducer: fetch %v, write %v", spec.ShuffleRate.Rounded(), spec.WriteRate.Rounded())
 	case item.Background != nil:
 		spec := item.Background.spec(i)
 		spec.MaxFlows = s.Spec.Limits.Flows

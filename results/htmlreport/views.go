@@ -180,7 +180,7 @@ func (v *views) links(d *Data) {
 		if observed[l.Link] {
 			from = "captured"
 		}
-		rows[l.Link] = &[]Cell{text(l.Name), figure("%v", l.Rate), text(from)}
+		rows[l.Link] = &[]Cell{text(l.Name), figure("%v", l.Rate.Rounded()), text(from)}
 	}
 	d.shown(func(_ int, a *Arm) {
 		type load struct {
@@ -251,7 +251,7 @@ func newPicture(f *topo.Fabric) *picture {
 			id topo.LinkID
 			by float64
 		}{{up, dx}, {down, -dx}} {
-			p.Lines = append(p.Lines, line{l.id, digits(x1+l.by, 1), y1, digits(x2+l.by, 1), y2, f.LinkName(l.id) + ", " + f.Link(l.id).Rate.String()})
+			p.Lines = append(p.Lines, line{l.id, digits(x1+l.by, 1), y1, digits(x2+l.by, 1), y2, f.LinkName(l.id) + ", " + f.Link(l.id).Rate.Rounded().String()})
 		}
 	}
 	for r := range topo.RackID(f.Racks()) {

@@ -43,7 +43,7 @@ func DOT(w io.Writer, f *topo.Fabric, o Options) error {
 	row(hosts)
 	top := fastest(f)
 	edge := func(from, to string, l topo.Link, more string) {
-		label := l.Rate.String()
+		label := l.Rate.Rounded().String()
 		if x, ok := o.load(l.ID); ok {
 			label += " " + units.Percent(x, 0)
 			more += ", color=" + quote(tone(shade(x)).Light.String())

@@ -51,9 +51,9 @@ func (c cable) alike(o Options) bool {
 // rates returns the label of a cable: its rate, or both rates if they differ.
 func (c cable) rates() string {
 	if c.up.Rate == c.down.Rate {
-		return c.up.Rate.String()
+		return c.up.Rate.Rounded().String()
 	}
-	return "↑" + c.up.Rate.String() + " ↓" + c.down.Rate.String()
+	return "↑" + c.up.Rate.Rounded().String() + " ↓" + c.down.Rate.Rounded().String()
 }
 
 func hostCable(f *topo.Fabric, h topo.HostID) cable {

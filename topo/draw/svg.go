@@ -342,8 +342,8 @@ func (p *picture) hostLink(h topo.HostID) {
 		p.text = append(p.text, label{x, p.hostY + p.hostH + 15, "rate", c.rates(), false})
 		return
 	}
-	p.text = append(p.text, label{x, p.hostY + p.hostH + 15, "rate", "↑" + c.up.Rate.String(), false},
-		label{x, p.hostY + p.hostH + 29, "rate", "↓" + c.down.Rate.String(), false})
+	p.text = append(p.text, label{x, p.hostY + p.hostH + 15, "rate", "↑" + c.up.Rate.Rounded().String(), false},
+		label{x, p.hostY + p.hostH + 29, "rate", "↓" + c.down.Rate.Rounded().String(), false})
 }
 
 // cable draws a link from its lower end to its upper end, with a maximum thickness.
@@ -361,7 +361,7 @@ func (p *picture) cable(c cable, most, x1, y1, x2, y2 float64) {
 }
 
 func (p *picture) line(x1, y1, x2, y2 float64, l topo.Link, most float64, name string) {
-	class, title := "", fmt.Sprintf("%s %v, queue %v", name, l.Rate, l.Queue)
+	class, title := "", fmt.Sprintf("%s %v, queue %v", name, l.Rate.Rounded(), l.Queue)
 	if l.Delay > 0 {
 		title += fmt.Sprintf(", delay %v", l.Delay)
 	}
@@ -439,7 +439,7 @@ func rackTitle(f *topo.Fabric, r topo.RackID) string {
 		up += f.Link(f.LeafUp(r, s)).Rate
 	}
 	if f.Spines() == 0 {
-		return fmt.Sprintf("%v of hosts", down)
+		return fmt.Sprintf("%v of hosts", down.Rounded())
 	}
-	return fmt.Sprintf("%v of hosts, %v of uplinks", down, up)
+	return fmt.Sprintf("%v of hosts, %v of uplinks", down.Rounded(), up.Rounded())
 }

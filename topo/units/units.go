@@ -196,6 +196,17 @@ func (r Rate) String() string {
 	return string(b)
 }
 
+// Rounded returns r to three decimals of the largest unit, for texts that are not parsed: 26.667Mbps for 26666666 bps.
+func (r Rate) Rounded() Rate {
+	for _, u := range decimalRates {
+		step := Rate(u.scale / 1000)
+		if r >= Rate(u.scale) && r <= MaxRate-step {
+			return (r + step/2) / step * step
+		}
+	}
+	return r
+}
+
 // String returns b exactly, such as "256KB"; sizes that are whole only in binary units use
 // these.
 func (b Bytes) String() string {

@@ -72,6 +72,21 @@ func TestString(t *testing.T) {
 	}
 }
 
+// Rounded keeps what String prints in the largest unit.
+func TestRounded(t *testing.T) {
+	if r := MaxRate - 1; r.Rounded() != r {
+		t.Errorf("%v is rounded to %v", r, r.Rounded())
+	}
+	for in, want := range map[Rate]string{
+		0: "0bps", 1: "1bps", 8333: "8.333Kbps", 1_234_567: "1.235Mbps", 26_666_666: "26.667Mbps", 79_999_998: "80Mbps", 999_999_999: "1Gbps",
+		12_125 * Kbps: "12.125Mbps", MaxRate: "unlimited",
+	} {
+		if got := in.Rounded().String(); got != want {
+			t.Errorf("%d is rounded to %q, want %q", int64(in), got, want)
+		}
+	}
+}
+
 func TestTimeToSend(t *testing.T) {
 	for _, tt := range []struct {
 		r    Rate
