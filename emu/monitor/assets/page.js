@@ -16,18 +16,30 @@ const element = (kind, attributes, text) => {
 	if (text !== undefined) e.textContent = text;
 	return e;
 };
-// paint gives each link that a chart shows a colour of its own there, which it keeps while it is shown: by default that
-// of another chart.
-const colours = { utilisation: new Map(), queue: new Map(), drops: new Map() };
-function paint(chart, links) {
-	const own = colours[chart], free = new Set(Array(shown).keys());
-	for (const [link, k] of own) if (links.includes(link)) free.delete(k); else own.delete(link);
-	for (const link of links.filter(l => !own.has(l))) {
-		const k = Object.values(colours).map(m => m.get(link)).find(k => free.has(k)) ?? [...free][0];
-		own.set(link, k);
-		free.delete(k);
+// paint returns the colour of a link in a chart, given the links of each chart. Links of a chart differ in colour. A link
+// keeps one colour on all charts while any shows it, unless no colour is free in all of its charts.
+const colours = new Map(), palette = [...Array(shown).keys()];
+function paint(lists) {
+	const of = link => lists.filter(l => l.includes(link)).flat().filter(l => l !== link).map(l => colours.get(l));
+	const links = [...new Set(lists.flat())], times = new Map(links.map(l => [l, lists.filter(x => x.includes(l)).length]));
+	links.sort((a, b) => times.get(b) - times.get(a) || (a < b ? -1 : 1));
+	for (const l of colours.keys()) if (!times.has(l)) colours.delete(l);
+	const choose = link => {
+		const taken = of(link), all = [...colours.values()];
+		if (colours.has(link) && !taken.includes(colours.get(link))) return true;
+		const k = palette.find(k => !all.includes(k)) ?? palette.find(k => !taken.includes(k));
+		if (k === undefined) colours.delete(link); else colours.set(link, k);
+		return k !== undefined;
+	};
+	if (!links.map(choose).every(Boolean)) { // those of the most charts first
+		colours.clear();
+		links.forEach(choose);
 	}
-	return link => "c" + own.get(link);
+	return lists.map(list => {
+		const free = palette.filter(k => !list.some(l => colours.get(l) === k));
+		const own = new Map(list.filter(l => !colours.has(l)).sort().map(l => [l, free.shift()]));
+		return link => "c" + (colours.get(link) ?? own.get(link));
+	});
 }
 // What each chart draws of a link, and the least upper end of its axis.
 const charts = {
@@ -36,9 +48,9 @@ const charts = {
 	drops: { value: (l, s) => l.dropped / (s.interval_ns / 1e9), least: 10 },
 };
 
-function draw(figure) {
-	const { value, least } = charts[figure.dataset.chart], unit = figure.dataset.unit;
-	const series = new Map(); // by link
+// linesOf returns the links that a chart draws, with their values.
+function linesOf(figure) {
+	const { value } = charts[figure.dataset.chart], series = new Map(); // by link
 	history.forEach((s, i) => s.links.forEach(l => {
 		if (!series.has(l.link)) series.set(l.link, { link: l.link, points: [], most: 0, sum: 0, now: 0 });
 		const x = series.get(l.link), v = value(l, s);
@@ -47,9 +59,13 @@ function draw(figure) {
 		x.sum += v;
 		x.now = i === history.length - 1 ? v : x.now;
 	}));
-	const drawn = [...series.values()].filter(x => x.most > 0).sort((a, b) => b.sum - a.sum).slice(0, shown);
+	return [...series.values()].filter(x => x.most > 0).sort((a, b) => b.sum - a.sum).slice(0, shown);
+}
+
+function draw(figure, drawn, colour) {
+	const { least } = charts[figure.dataset.chart], unit = figure.dataset.unit;
 	const top = Math.max(least, ...drawn.map(x => x.most));
-	const colour = paint(figure.dataset.chart, drawn.map(x => x.link)), width = find("svg", figure).clientWidth || 400;
+	const width = find("svg", figure).clientWidth || 400;
 	const x = i => left + (width - left) * (history.length > 1 ? i / (history.length - 1) : 1), y = v => bottom - (bottom - 10) * v / top;
 	const svg = find("svg", figure), list = find("ul", figure);
 	svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -73,7 +89,9 @@ function show(s) {
 	find("#testbed").textContent = s.testbed;
 	const sum = s.summary, busiest = sum.busiest ? `busiest ${sum.busiest} at ${Math.round(100 * sum.busiest_utilisation)} %` : "no link sent anything";
 	state(`${new Date(s.at).toLocaleTimeString()}: ${sum.links} links, ${busiest}, ${sum.dropped_total} packets dropped`);
-	document.querySelectorAll("figure").forEach(draw);
+	const figures = [...document.querySelectorAll("figure")], drawn = figures.map(linesOf);
+	const colour = paint(drawn.map(list => list.map(x => x.link)));
+	figures.forEach((f, i) => draw(f, drawn[i], colour[i]));
 	const rows = s.links.toSorted((a, b) => b.utilisation - a.utilisation).map(l => {
 		const row = element("tr", l.up ? {} : { class: "down" });
 		const drops = l.dropped_total + (l.dropped > 0 ? ` +${l.dropped}` : "");
