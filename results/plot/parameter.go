@@ -18,8 +18,9 @@ import (
 	"testbed/topo/units"
 )
 
-// numbered is the name of an arm that ends in a number: the value of a parameter.
-var numbered = regexp.MustCompile(`^(.*?)[ =_-]*([0-9]+(?:\.[0-9]+)?)%?$`)
+// numbered is the name of an arm that ends in a number by itself: the value of a parameter. That of sinbad-v1 is part of
+// a name.
+var numbered = regexp.MustCompile(`^(?:(.*?)[ =_-]+)?([0-9]+(?:\.[0-9]+)?)%?$`)
 
 // parameter is what the horizontal axis shows: a swept variable or, if its name is "", the number at the end of arms' names.
 type parameter struct {
@@ -167,7 +168,7 @@ func gainByParameter(d *drawing) error {
 		x, line, ok := over.of(d, s)
 		switch {
 		case !ok && over.name == "":
-			return "no number at the end of its name"
+			return "no number by itself at the end of its name"
 		case !ok:
 			return "its run does not vary " + over.name
 		case len(s.run.Arm(s.arm).Unmodelled) > 0:

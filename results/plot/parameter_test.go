@@ -69,6 +69,19 @@ func TestGainOverSweptVariable(t *testing.T) {
 	}
 }
 
+// A number that is part of a name is no value of a parameter.
+func TestNumbersOfArms(t *testing.T) {
+	for arm, want := range map[string]string{"dolly-0.05": "dolly|0.05", "load=20%": "load|20", "k 3": "k|3", "0.2": "|0.2", "sinbad-v1": "", "bin5": "", "sebf": ""} {
+		got := ""
+		if m := numbered.FindStringSubmatch(arm); m != nil {
+			got = m[1] + "|" + m[2]
+		}
+		if got != want {
+			t.Errorf("%s has the number %q, want %q", arm, got, want)
+		}
+	}
+}
+
 // Values of a variable are at their places if all are numbers with or without a unit, and else at equal distances.
 func TestPlacesOfValues(t *testing.T) {
 	for _, tt := range []struct {
