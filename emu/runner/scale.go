@@ -79,7 +79,7 @@ func (r *run) input(cut error) (in report.Input, err error) {
 	return in, err
 }
 
-// shown adds the scenario and its fabric to a report.
+// shown adds the scenario, its fabric and its faults to a report.
 func (r *run) shown(in *report.Input) error {
 	in.Written, in.Fabric = string(r.s.Source()), r.fabric
 	resolved, err := r.s.Recorded()
@@ -87,6 +87,16 @@ func (r *run) shown(in *report.Input) error {
 		return err
 	}
 	in.Resolved = string(resolved)
+	in.Faults = map[string][]report.Mark{}
+	for _, a := range r.arms {
+		faults, err := a.s.Faults(a.fabric)
+		if err != nil {
+			return err
+		}
+		for _, x := range faults {
+			in.Faults[a.Name] = append(in.Faults[a.Name], report.Mark{At: x.At, Text: x.Name})
+		}
+	}
 	in.Ran, err = r.s.Sentence()
 	return err
 }

@@ -72,6 +72,13 @@ type Arm struct {
 	Void    bool   // its figures are withheld
 	Repeats []Repeat
 	Numbers metrics.Numbers // of the repeats
+	Faults  []Mark          // that the scenario plans
+}
+
+// Mark is a moment on the run's clock that charts mark.
+type Mark struct {
+	At   time.Duration
+	Text string
 }
 
 // Repeat is one execution of an arm. The page leaves out fields that are nil.
@@ -164,7 +171,11 @@ type view struct {
 // section is an entry of the table of contents.
 type section struct{ ID, Title string }
 
-var functions = template.FuncMap{"plural": words.Plural[int], "svg": func(s string) template.HTML { return template.HTML(s) }}
+var functions = template.FuncMap{
+	"plural": words.Plural[int],
+	"svg":    func(s string) template.HTML { return template.HTML(s) },
+	"number": func(i int) int { return i + 1 },
+}
 
 // Write writes the page. Errors are those of w, or of a summary that is not JSON.
 func Write(w io.Writer, d Data) error {

@@ -22,9 +22,18 @@ type series struct {
 	BinUS  float64       `json:"bin_us"`
 	Bins   int           `json:"bins"`
 	Groups []seriesGroup `json:"groups"`
+	Marks  []seriesMark  `json:"marks"`
 
-	Bin     string `json:"-"` // BinUS as in tables
-	Repeats []int  `json:"-"` // that any run has
+	Faults  []string `json:"-"` // those of the marks, numbered
+	Bin     string   `json:"-"` // BinUS as in tables
+	Repeats []int    `json:"-"` // that any run has
+}
+
+// seriesMark is the time at which a fault of a repeat begins, and its number in Faults, from 1.
+type seriesMark struct {
+	Repeat int     `json:"repeat"`
+	At     float64 `json:"at"`
+	Fault  int     `json:"fault"`
 }
 
 // seriesGroup is the charts of one kind of object, of which one at a time is shown.
@@ -196,6 +205,34 @@ func (d *Data) sampled(link func(runOf, samples.LinkPoint), flow func(runOf, sam
 	return nil
 }
 
+// mark adds the marks of the faults. A fault that several arms have is marked once in a repeat.
+func (s *series) mark(d *Data) error {
+	for run, r := range d.withSamples() {
+		in, err := samples.Open(r.Samples)
+		if err != nil {
+			return err
+		}
+		shift := time.Duration(0) // from the run's clock to that of the records
+		if !r.Zero.IsZero() {
+			shift = in.Zero.Sub(r.Zero)
+		}
+		if err := in.Close(); err != nil {
+			return err
+		}
+		for _, m := range d.Arms[run.arm].Faults {
+			k := slices.Index(s.Faults, m.Text) + 1
+			if k == 0 {
+				s.Faults = append(s.Faults, m.Text)
+				k = len(s.Faults)
+			}
+			if !slices.ContainsFunc(s.Marks, func(x seriesMark) bool { return x.Repeat == run.repeat && x.Fault == k }) {
+				s.Marks = append(s.Marks, seriesMark{run.repeat, us(m.At + shift), k})
+			}
+		}
+	}
+	return nil
+}
+
 // withSamples yields the repeats that have samples and charts of series.
 func (d *Data) withSamples() iter.Seq2[runOf, Repeat] {
 	return func(yield func(runOf, Repeat) bool) {
@@ -352,7 +389,7 @@ func (d *Data) series(left func(format string, args ...any)) (*series, error) {
 	if end <= 0 {
 		return nil, nil
 	}
-	out := &series{}
+	out := &series{Marks: []seriesMark{}}
 	bin := figures.BinOf(end, 10*time.Microsecond, d.seriesBins())
 	out.BinUS, out.Bins = us(bin), int(end/bin)+1
 
@@ -419,7 +456,7 @@ func (d *Data) series(left func(format string, args ...any)) (*series, error) {
 			left("%s: the first %d of %d repeats are shown.", a.Name, maxSeriesRepeats, n)
 		}
 	})
-	return out, nil
+	return out, out.mark(d)
 }
 
 // left states what the charts leave out.

@@ -132,6 +132,7 @@ func TestSeriesShareTheAxisOfRecords(t *testing.T) {
 	}
 	before := s.Groups[1].Runs[0].Values[0][0]
 	for i := range d.Arms {
+		d.Arms[i].Faults = []Mark{{3 * time.Second, "spine-down spine0"}, {4 * time.Second, "of " + d.Arms[i].Name}}
 		for k := range d.Arms[i].Repeats {
 			d.Arms[i].Repeats[k].Zero = time.Unix(998, 0) // two seconds before the samples
 		}
@@ -140,6 +141,16 @@ func TestSeriesShareTheAxisOfRecords(t *testing.T) {
 	after := s.Groups[1].Runs[0].Values[0][0]
 	if want := int(2e6 / s.BinUS); before.From != 0 || after.From != want {
 		t.Errorf("the first bins are %d and %d, want 0 and %d", before.From, after.From, want)
+	}
+	var marks []seriesMark
+	for _, m := range s.Marks {
+		if m.Repeat == 0 {
+			marks = append(marks, m)
+		}
+	}
+	if want := []seriesMark{{0, 5e6, 1}, {0, 6e6, 2}, {0, 6e6, 3}}; !slices.Equal(marks, want) ||
+		!slices.Equal(s.Faults, []string{"spine-down spine0", "of a", "of b"}) {
+		t.Errorf("the faults %q are marked at %v, want %v", s.Faults, marks, want)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"testbed/results/htmlreport"
 	"testbed/results/metrics"
@@ -20,6 +21,12 @@ import (
 
 // Setting is one property of a run, such as "kernel" and "6.12.5".
 type Setting struct{ Key, Value string }
+
+// Mark is a moment on the run's clock that charts mark.
+type Mark struct {
+	At   time.Duration
+	Text string
+}
 
 // Page writes the whole report as one self-contained HTML file with charts.
 func (r *Report) Page(w io.Writer, draw Draw) error {
@@ -50,6 +57,9 @@ func (r *Report) Page(w io.Writer, draw Draw) error {
 				Fabric:   rep.Fabric,
 				Progress: rep.Progress,
 			})
+		}
+		for _, m := range r.in.Faults[a.Name] {
+			arm.Faults = append(arm.Faults, htmlreport.Mark(m))
 		}
 		d.Arms = append(d.Arms, arm)
 		if len(s.Problems) > 0 {

@@ -50,6 +50,8 @@ type Input struct {
 	Partial *summary.Partial
 	// Looks decided the number of repeats; nil if it was fixed.
 	Looks *metrics.Looks
+	// Faults are those that the scenario plans for each arm.
+	Faults map[string][]Mark
 	// Manifest is the known settings of the run.
 	Manifest []Setting
 	Arms     []Arm // the first is the baseline

@@ -268,9 +268,22 @@ function drawSeries(figure) {
 		c.save(); c.strokeStyle = css("--ink"); c.lineWidth = devicePixelRatio; c.setLineDash([5 * devicePixelRatio, 4 * devicePixelRatio]);
 		c.beginPath(); c.moveTo(u.bbox.left, y); c.lineTo(u.bbox.left + u.bbox.width, y); c.stroke(); c.restore();
 	}
+	function faults(u) {
+		const c = u.ctx, r = devicePixelRatio, { left, top, width, height } = u.bbox;
+		let last = -Infinity, row = 0;
+		c.save(); c.strokeStyle = c.fillStyle = css("--bad"); c.lineWidth = r; c.font = 11 * r + "px system-ui, sans-serif"; c.textBaseline = "top"; c.textAlign = "center";
+		for (const { at, fault } of S.marks.filter(m => m.repeat === +nth.value).sort((a, b) => a.at - b.at)) {
+			const x = u.valToPos(at, "x", true);
+			if (x < left || x > left + width) continue;
+			row = x - last < 16 * r ? row + 1 : 0; last = x; // numbers do not touch
+			c.beginPath(); c.moveTo(x, top); c.lineTo(x, top + height); c.stroke();
+			c.fillText(fault, x, top - 10 * r + 12 * r * row);
+		}
+		c.restore();
+	}
 	const steps = uPlot.paths.stepped({ align: 1 }), line = (arm, width) => ({ label: data.arms[arm].name, stroke: () => colour(arm), width, dash: dash(arm), paths: steps, points: { show: false } });
 	const u = plot(figure, {
-		height: 150, padding: timed.padding, cursor: timed.cursor, hooks: { setSelect: [timed.select], draw: [ceiling, noting(figure)] },
+		height: 150, padding: timed.padding, cursor: timed.cursor, hooks: { setSelect: [timed.select], draw: [ceiling, faults, noting(figure)] },
 		scales: { x: timed.scales.x, y: { range: (u, lo, hi) => [0, Math.min(most || Infinity, 1.05 * Math.max(hi || 0, limit(), scale))] } },
 		axes: [timeTicks(), axis({ size: margin, space: 26, values: (u, v) => v.map(x => shownAs[unit](x).replace(/\.0+ /, " ")) })],
 		series: [{}].concat(arms.map(arm => line(arm, 1.5)), arms.map(arm => line(arm, 0))),
