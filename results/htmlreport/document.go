@@ -23,7 +23,11 @@ type DocumentSection struct {
 	Lead      string
 	Tables    []Table
 	Lists     []List
+	Links     []Link
 }
+
+// Link leads to another page.
+type Link struct{ Text, Address string }
 
 // Strip shows figures on one line, in percent of its width from the left.
 type Strip struct {

@@ -234,7 +234,7 @@ func (r *Report) headline(m metric) htmlreport.Table {
 	for i := range r.Summary.Arms {
 		for head, key := range keys {
 			x, ok := r.Summary.Arms[i].Get(m.Key + "." + key)
-			if ok && strings.HasSuffix(key, "_us") && head != "fluid average" {
+			if ok && strings.HasSuffix(key, "_us") && head != "fluid average" && len(r.Summary.Arms[i].Unmodelled) == 0 {
 				if low, had := best[head]; !had || x < low {
 					best[head] = x
 				}
@@ -272,7 +272,7 @@ func (r *Report) headline(m metric) htmlreport.Table {
 						c.Text = summary.Micros.Show(x) // other forms may mark the best in it
 					}
 					c.Value = number(x)
-					c.Best = !t.apart && count[head] > 1 && x == best[head]
+					c.Best = !t.apart && count[head] > 1 && x == best[head] && len(a.Unmodelled) == 0
 				}
 			}
 			if head == "verdict" && a.Verdict != nil {
@@ -292,7 +292,8 @@ func plainTable(t table) htmlreport.Table {
 	for _, row := range t.rows {
 		var cells []htmlreport.Cell
 		for j, s := range row {
-			cells = append(cells, htmlreport.Cell{Text: s, Figure: !cols[j].Left})
+			text, lowest := strings.CutPrefix(s, best+" ")
+			cells = append(cells, htmlreport.Cell{Text: text, Best: lowest, Figure: !cols[j].Left})
 		}
 		out.Rows = append(out.Rows, cells)
 	}

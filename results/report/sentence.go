@@ -19,7 +19,7 @@ func (s *Sweep) Sentence() string {
 		metrics.Estimate
 		at string
 	}
-	by := map[string][]found{}
+	by, unmodelled := map[string][]found{}, map[string]string{}
 	points, levels := map[string]int{}, map[verdict.Level]int{}
 	var arms []string
 	var name, base string
@@ -37,7 +37,11 @@ func (s *Sweep) Sentence() string {
 			if points[a.Name]++; points[a.Name] == 1 {
 				arms = append(arms, a.Name)
 			}
-			if e, reason := p.Summary.Speedup(m, a); reason == "" {
+			e, reason := p.Summary.Speedup(m, a)
+			switch {
+			case len(a.Unmodelled) > 0:
+				unmodelled[a.Name] = reason
+			case reason == "":
 				by[a.Name] = append(by[a.Name], found{e, p.Dir})
 			}
 		}
@@ -61,6 +65,9 @@ func (s *Sweep) Sentence() string {
 			if len(all) > 1 {
 				text += fmt.Sprintf(" to %s at %s", least.Says(), least.at)
 			}
+		}
+		if reason := unmodelled[arm]; reason != "" {
+			text = arm + ": " + reason
 		}
 		parts = append(parts, text)
 	}

@@ -4,16 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"testbed/results/htmlreport"
 	"testbed/results/safefile"
 	"testbed/results/summary"
 	tables "testbed/results/table"
-	"testbed/topo/palette"
 	"testbed/topo/words"
 )
 
@@ -173,28 +172,39 @@ func (s *Sweep) Markdown(w io.Writer) error {
 	return err
 }
 
-// sweepPage shows the page of one point, which a list chooses.
-var sweepPage = template.Must(template.New("sweep").Funcs(template.FuncMap{"palette": func() template.CSS { return template.CSS(palette.CSS()) }}).Parse(`<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>{{.Scenario}}</title>
-<style>{{palette}}body{margin:0;display:flex;flex-direction:column;height:100vh;background:var(--ground);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
-p{margin:0;padding:8px 12px 0;font-weight:600;max-height:30vh;overflow:auto}label{padding:8px 12px}iframe{flex:1;border:0}</style>
-<p>Result: {{.Sentence}}</p>
-<label>{{.RunID}}: <select>{{range .Points}}<option value="{{.Dir}}/report.html">{{range $i, $v := .Values}}{{if $i}}, {{end}}{{$v.Key}} {{$v.Value}}{{end}}</option>{{end}}</select></label>
-<iframe title="report of a point" src="{{with index .Points 0}}{{.Dir}}/report.html{{end}}"></iframe>
-<script>document.querySelector("select").onchange = e => document.querySelector("iframe").src = e.target.value</script>
-</html>
-`))
+// Page writes the same tables as HTML, with links to the pages of the points.
+func (s *Sweep) Page(w io.Writer) error {
+	all := s.tables()
+	results := htmlreport.DocumentSection{ID: "results", Title: "Results", Lead: strings.Replace(legend(all, tables.Style{}), best, "Best:", 1)}
+	for _, t := range all {
+		results.Tables = append(results.Tables, plainTable(t))
+	}
+	points := htmlreport.DocumentSection{ID: "points", Title: "Reports on the points"}
+	for _, p := range s.Points {
+		var values []string
+		for _, v := range p.Values {
+			values = append(values, v.Key+" "+v.Value)
+		}
+		points.Links = append(points.Links, htmlreport.Link{Text: strings.Join(values, ", "), Address: p.Dir + "/" + summary.PageFile})
+	}
+	d := htmlreport.Document{
+		Kind:     "testbed report of a sweep",
+		Title:    s.Scenario,
+		Lead:     append(s.heading(), "Result: "+s.Sentence()),
+		Sections: []htmlreport.DocumentSection{results, points},
+	}
+	return d.Write(w)
+}
 
 // Write writes the files of a sweep that has points.
 func (s *Sweep) Write(dir string) error {
-	page := func(w io.Writer) error { return sweepPage.Execute(w, s) }
 	data := func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(s)
 	}
 	for name, write := range map[string]func(io.Writer) error{
-		SweepCSV: s.CSV, SweepMarkdown: s.Markdown, summary.PageFile: page, SweepSummary: data,
+		SweepCSV: s.CSV, SweepMarkdown: s.Markdown, summary.PageFile: s.Page, SweepSummary: data,
 	} {
 		if err := safefile.Write(filepath.Join(dir, name), write); err != nil {
 			return err

@@ -167,11 +167,12 @@ func (r *Report) table(m metric) table {
 	return t
 }
 
-// best returns the lowest average of the arms; 0 with fewer than two averages.
+// best returns the lowest average of the arms that the model covers; 0 with fewer than two averages.
 func (r *Report) best(m metric) float64 {
 	n, least := 0, 0.0
 	for i := range r.Summary.Arms {
-		if f := m.get(&r.Summary.Arms[i]); f != nil {
+		a := &r.Summary.Arms[i]
+		if f := m.get(a); f != nil && len(a.Unmodelled) == 0 {
 			if n++; n == 1 || f.MeanUS < least {
 				least = f.MeanUS
 			}
@@ -209,7 +210,7 @@ func (r *Report) row(i int, m metric, cols columns) []string {
 		void(5)
 	default:
 		average := summary.Micros.Show(f.MeanUS)
-		if cols.best > 0 && f.MeanUS == cols.best {
+		if cols.best > 0 && f.MeanUS == cols.best && len(a.Unmodelled) == 0 {
 			average = best + " " + average
 		}
 		row = append(row, count, early(f, "mean_us", average), early(f, "p50_us", summary.Micros.Show(f.P50US)),
