@@ -136,6 +136,7 @@ func TestLinks(t *testing.T) {
 	if _, err := b.send(flow{src: 0, dst: 1, size: 500 * units.KB}); err != nil {
 		t.Fatal(err)
 	}
+	b.settle(t, "h0-00", "leaf0")
 	host, err := b.ns("h0-00").Links()
 	if err != nil {
 		t.Fatal(err)
