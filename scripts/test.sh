@@ -20,6 +20,7 @@ if [ $mode != short ]; then
 	command -v gcc >/dev/null || { echo "$name: the race detector needs gcc: apt-get install gcc libc6-dev" >&2; exit 1; }
 fi
 
+: "${COMPILERS:?GOGC of compilers: call it through make}"
 : "${ON_PACKETS:?packages that move packets: call it through make}"
 
 sudo=
@@ -74,7 +75,7 @@ failed=0 yield=
 begin=$(date +%s)
 
 compile() { # compile FLAGS PACKAGES...: on all processors, once for tests that then run side by side
-	$sudo $GO list -test -export "$@" >/dev/null || exit 1
+	GOGC=$COMPILERS $sudo $GO list -test -export "$@" >/dev/null || exit 1
 }
 
 # Tests that judge no durations collect garbage less often: it takes 10 to 25 % of what computes.
@@ -129,7 +130,7 @@ nightly)
 esac
 compile ./...
 rm -rf $programs
-$sudo $GO test -c -ldflags='-s -w' -o $programs/ $ON_PACKETS || exit 1
+GOGC=$COMPILERS $sudo $GO test -c -ldflags='-s -w' -o $programs/ $ON_PACKETS || exit 1
 [ -z "$raced" ] || CGO_ENABLED=1 compile -race $raced $ON_PACKETS
 # What computes yields to tests on packets that judge no durations: no test does under the race detector.
 {
