@@ -43,7 +43,7 @@ export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || stat 
 export CGO_ENABLED = 0
 export GOFLAGS    += -trimpath
 
-# Collecting garbage takes 10 % or more of the time of compilers and linters by default.
+# The GOGC of compilers and linters: with the default of 100 they collect garbage for 10 % or more of their time.
 export COMPILERS ?= 400
 
 .PHONY: all build install uninstall man completions dist test-dist demo picture suite-philae suite-sinbad suite-fair suite-shufflewatcher suite-dolly test test-vm uml-kernel test-engines check nightly lint bench truth fuzz clean
@@ -177,8 +177,8 @@ truth: build
 	$(SUDO) $(GO) run ./scripts/truth -testbed $(OUT)/testbed $(TRUTH_FLAGS)
 
 # Every fuzz target, FUZZTIME each, in one program of its package, with the number of inputs that it executed; fewer than
-# FUZZLEAST is a failure. With FUZZBUILD= inputs are not chosen by what they cover: no package is compiled again for that. Minimizing an input takes 10 executions at most: by default it takes up
-# to a minute, in which a target executes few other inputs. Before Go 1.27, fuzzing that ends
+# FUZZLEAST is a failure. With FUZZBUILD= inputs are not chosen by what they cover, for which all packages that a target
+# needs are compiled once more. Minimizing an input takes 10 executions at most: by default it takes up to a minute, in which a target executes few other inputs. Before Go 1.27, fuzzing that ends
 # during minimization may print "context deadline exceeded" and fail without a failing input
 # (go.dev/issue/75804): that is not counted as a failure.
 FUZZTIME  ?= 20s

@@ -56,8 +56,8 @@ func (b *fabric) mend(id topo.LinkID) {
 	}
 }
 
-// quick fails if a transfer takes as long as the retransmission of a SYN, a second. On emulated processors, where some take
-// 0.75 s without any, it only fails above four.
+// quick fails if a transfer takes as long as the retransmission of a SYN, a second. On emulated processors, where some
+// take 0.75 s without any, it only fails above four.
 func (b *fabric) quick(what string, f flow) {
 	b.t.Helper()
 	start := time.Now()

@@ -406,8 +406,8 @@ func opened(t *testing.T, url string, publish func(n int)) (document, log string
 	return document, log
 }
 
-// Links that a chart of the page shows at the same time differ in colour, also after others appear. A link has one colour
-// on all charts.
+// Links that a chart of the page shows at the same time differ in colour, also after others appear. A link has one
+// colour on all charts.
 func TestLinksOfAChartDifferInColour(t *testing.T) {
 	longtest.Skip(t, "opens a page in chromium, 3 s")
 	tooltest.Need(t, "chromium")

@@ -41,8 +41,8 @@ type transfer struct {
 }
 
 // Clusters generates random clusters: small leaf-spine fabrics, some with links that are down and hosts that are lost
-// and come back, with zones, or with disks on which a block may fit nowhere. They have up to six coflows, whose IDs have
-// gaps and are not in order of arrival, and up to eight writers of blocks.
+// and come back, with zones, or with disks on which a block may fit nowhere. They have up to six coflows, whose IDs
+// have gaps and are not in order of arrival, and up to eight writers of blocks.
 func Clusters() *rapid.Generator[*Cluster] {
 	return rapid.Custom(func(t *rapid.T) *Cluster {
 		v := baseCluster(t)
@@ -110,9 +110,10 @@ func (p coflowPolicy) Unlimited() bool                                       { r
 func (p coflowPolicy) New() policies.CoflowInstance                          { return p }
 func (p coflowPolicy) Decide(v *policies.CoflowView, out *policies.Schedule) { p.decide(v, out) }
 
-// Run lets a new instance of a policy decide at every moment of the cluster. It passes each decision to watch: the View,
-// the same View with other facts, both as engines show them, and the schedule.
-func (c Cluster) Run(s policies.CoflowScheduler, facts policies.Facts, watch func(v, other *policies.CoflowView, s *policies.Schedule) error) error {
+// Run lets a new instance of a policy decide at every moment of the cluster. It passes each decision to watch: the
+// View, the same View with other facts, both as engines show them, and the schedule.
+func (c Cluster) Run(s policies.CoflowScheduler, facts policies.Facts,
+	watch func(v, other *policies.CoflowView, s *policies.Schedule) error) error {
 	var seen, other *policies.CoflowView
 	var taken *policies.Schedule
 	x := s.New()
@@ -169,8 +170,8 @@ func (c Cluster) Run(s policies.CoflowScheduler, facts policies.Facts, watch fun
 }
 
 // events returns what has happened up to the current moment: hosts and leaves have reported, hosts are lost or back,
-// blocks are durable, flows have sent and some have ended, writers and coflows have arrived. A link has changed, so that
-// every policy decides.
+// blocks are durable, flows have sent and some have ended, writers and coflows have arrived. A link has changed, so
+// that every policy decides.
 func (c *Cluster) events() (evs []engine.Event) {
 	f, bytes := c.config.Fabric, func(most units.Bytes) units.Bytes { return units.Bytes(c.random.Int64N(int64(most) + 1)) }
 	sent := func(l topo.LinkID) units.Bytes { return c.load[l].BytesIn(c.now) }

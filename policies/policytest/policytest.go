@@ -58,8 +58,8 @@ type noPlace struct{}
 
 func (noPlace) Error() string { return "the policy does not place a block" }
 
-// CheckPlacer checks the contract at every block of a cluster. An engine shows what the policy needs, and then another one
-// all facts. Between two calls for a block, the policy is called for the other cluster.
+// CheckPlacer checks the contract at every block of a cluster. An engine shows what the policy needs, and then another
+// one all facts. Between two calls for a block, the policy is called for the other cluster.
 func CheckPlacer(p policies.Placer, c, other *Cluster) error {
 	x := &placing{Placer: p, needs: p.Needs(), seed: c.config.Seed}
 	if b, ok := p.(policies.Batcher); ok {
@@ -169,8 +169,8 @@ func (x *placing) Order(waiting []policies.Request) []int {
 	return order
 }
 
-// checkHosts rejects answers that are invalid for the View, as the policy saw it, although the engine accepts them. Room on
-// disks is judged by the View.
+// checkHosts rejects answers that are invalid for the View, as the policy saw it, although the engine accepts them. Room
+// on disks is judged by the View.
 func checkHosts(a *asked) error {
 	fits := func(h topo.HostID, blocks units.Bytes) bool {
 		s := a.view.Hosts[h]

@@ -251,7 +251,8 @@ func newPicture(f *topo.Fabric) *picture {
 			id topo.LinkID
 			by float64
 		}{{up, dx}, {down, -dx}} {
-			p.Lines = append(p.Lines, line{l.id, digits(x1+l.by, 1), y1, digits(x2+l.by, 1), y2, f.LinkName(l.id) + ", " + f.Link(l.id).Rate.Rounded().String()})
+			title := f.LinkName(l.id) + ", " + f.Link(l.id).Rate.Rounded().String()
+			p.Lines = append(p.Lines, line{l.id, digits(x1+l.by, 1), y1, digits(x2+l.by, 1), y2, title})
 		}
 	}
 	for r := range topo.RackID(f.Racks()) {

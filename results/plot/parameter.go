@@ -18,8 +18,8 @@ import (
 	"testbed/topo/units"
 )
 
-// numbered is the name of an arm that ends in a number by itself: the value of a parameter. That of sinbad-v1 is part of
-// a name.
+// numbered is the name of an arm that ends in a number by itself: the value of a parameter. That of sinbad-v1 is
+// part of a name.
 var numbered = regexp.MustCompile(`^(?:(.*?)[ =_-]+)?([0-9]+(?:\.[0-9]+)?)%?$`)
 
 // parameter is what the horizontal axis shows: a swept variable or, if its name is "", the number at the end of arms' names.

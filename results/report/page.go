@@ -8,7 +8,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"time"
 
 	"testbed/results/htmlreport"
 	"testbed/results/metrics"
@@ -23,10 +22,7 @@ import (
 type Setting struct{ Key, Value string }
 
 // Mark is a moment on the run's clock that charts mark.
-type Mark struct {
-	At   time.Duration
-	Text string
-}
+type Mark = htmlreport.Mark
 
 // Page writes the whole report as one self-contained HTML file with charts.
 func (r *Report) Page(w io.Writer, draw Draw) error {
@@ -58,9 +54,7 @@ func (r *Report) Page(w io.Writer, draw Draw) error {
 				Progress: rep.Progress,
 			})
 		}
-		for _, m := range r.in.Faults[a.Name] {
-			arm.Faults = append(arm.Faults, htmlreport.Mark(m))
-		}
+		arm.Faults = r.in.Faults[a.Name]
 		d.Arms = append(d.Arms, arm)
 		if len(s.Problems) > 0 {
 			d.Problems = append(d.Problems, htmlreport.List{Heading: a.Name, Items: s.Problems})

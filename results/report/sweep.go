@@ -175,7 +175,8 @@ func (s *Sweep) Markdown(w io.Writer) error {
 // Page writes the same tables as HTML, with links to the pages of the points.
 func (s *Sweep) Page(w io.Writer) error {
 	all := s.tables()
-	results := htmlreport.DocumentSection{ID: "results", Title: "Results", Lead: strings.Replace(legend(all, tables.Style{}), best, "Best:", 1)}
+	results := htmlreport.DocumentSection{ID: "results", Title: "Results"}
+	results.Lead = strings.Replace(legend(all, tables.Style{}), best, "Best:", 1)
 	for _, t := range all {
 		results.Tables = append(results.Tables, plainTable(t))
 	}
@@ -185,7 +186,8 @@ func (s *Sweep) Page(w io.Writer) error {
 		for _, v := range p.Values {
 			values = append(values, v.Key+" "+v.Value)
 		}
-		points.Links = append(points.Links, htmlreport.Link{Text: strings.Join(values, ", "), Address: p.Dir + "/" + summary.PageFile})
+		to := htmlreport.Link{Text: strings.Join(values, ", "), Address: p.Dir + "/" + summary.PageFile}
+		points.Links = append(points.Links, to)
 	}
 	d := htmlreport.Document{
 		Kind:     "testbed report of a sweep",
